@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2 import Collector, PartitionedContext
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, TopicPartition, values
 from dsv2.connectors.kafka.producers import TransactionalProducer
 from dsv2.functions import OneInputStreamProcessFunction
@@ -15,6 +15,7 @@ from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink, SinkBatch
 from tests.spark.kill_job import new_session
 from tests.spark.processes import Gate
+from tests.spark.programs import environment
 
 RECORDS_PER_BATCH = 400
 KEYS = 7
@@ -78,8 +79,7 @@ def run(spark: SparkSession, folder: str, servers: str, topic_in: str, topic_out
         reading.pass_through()
         return int(value)
 
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     source = KafkaSource(
         servers, topics=topic_in, decode=values(decode), group_id="killed", records_per_batch=RECORDS_PER_BATCH
     )

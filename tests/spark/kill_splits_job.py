@@ -9,13 +9,15 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2 import Collector, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import HybridSource
 from tests.spans import Item, Spans, number_of
-from tests.spark.kill_job import Counted, Total, new_session
+from tests.spark.kill_job import CountAll, Counted, Total, new_session
+from tests.spark.processes import Gate
+from tests.spark.programs import environment
 
 HISTORY = {"span-0": 1_000, "span-1": 1_500, "span-2": 2_000}
 LIVE = {"span-3": 2_500, "span-4": 3_000}
@@ -38,27 +40,15 @@ class CountPerSpan(OneInputStreamProcessFunction[Item, Counted]):
         output.collect(Counted(int(record.span[-1]), count + 1))
 
 
-class CountAll(OneInputStreamProcessFunction[Counted, Total]):
-    """Counts all records."""
-
-    def __init__(self) -> None:
-        self.total = 0
-
-    def process_record(self, record: Counted, output: Collector[Total], ctx: PartitionedContext[Total]) -> None:
-        self.total += 1
-        output.collect(Total(self.total))
-
-
 def run(spark: SparkSession, folder: str) -> None:
     """Run, or continue, the job whose checkpoint and output are in ``folder``."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     source = HybridSource([Spans(ends, limit=LIMIT, run=100) for ends in (HISTORY, LIVE)])
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
     items = env.from_source(source, watermarks=strategy).with_uid("spans").with_parallelism(3)
     counted = items.key_by(lambda item: item.span).process(CountPerSpan()).with_uid("per-span")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
-    total = counted.global_().process(CountAll()).with_uid("all")
+    total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
     env.execute("kill splits", checkpoint_location=f"{folder}/checkpoint")
 

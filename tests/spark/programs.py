@@ -15,7 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from pyspark.sql import SparkSession
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RuntimeExecutionMode
 from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
@@ -40,6 +42,16 @@ class Answer(NamedTuple):
     sensor: str
     number: int
     place: str
+
+
+def environment(
+    spark: SparkSession, parallelism: int = 1, mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
+) -> ExecutionEnvironment:
+    """An environment of the session."""
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(parallelism)
+    env.set_execution_mode(mode)
+    return env
 
 
 def reading(index: int) -> Reading:

@@ -8,54 +8,26 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, PartitionedContext
+from dsv2 import ErrorPolicy, ExecutionEnvironment
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
-from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.platform.folders import open_folder
 from tests.folder_contract import check_folder
+from tests.spark.dead_letter_job import KEYS, Number, Numbered, fails, key_of
+from tests.spark.programs import environment
 
-PER_LIFE, KEYS = 24, 5
-TIMES = StateDeclarations.value_state("times", int, default=0)
+PER_LIFE = 24
 ITEMS = [item for life in range(4) for item in (*range(life * PER_LIFE, (life + 1) * PER_LIFE), Stop())][:-1]
-
-
-class Numbered(NamedTuple):
-    """A record, and how many of its key there have been."""
-
-    key: int
-    record: int
-    nth: int
-
-
-def key_of(record: int) -> int:
-    """The key selector."""
-    return record % KEYS
-
-
-class Number(OneInputStreamProcessFunction[int, Numbered]):
-    """Numbers the records of each key. Some cannot be numbered."""
-
-    def uses_states(self) -> list[StateDeclaration]:
-        return [TIMES]
-
-    def process_record(self, record: int, output: Collector[Numbered], ctx: PartitionedContext[Numbered]) -> None:
-        if record % 7 == 3:
-            raise ValueError(f"refused: {record}")
-        times = ctx.state_manager.get_state(TIMES)
-        times.update(times.value() + 1)
-        output.collect(Numbered(record % KEYS, record, times.value()))
 
 
 def _run(spark: SparkSession, root: str, checkpoint: str, parallelism: int, layout: Any, **options: Any) -> None:
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     numbers = env.from_source(TestSource[int](ITEMS, records_per_batch=PER_LIFE // 2)).with_uid("numbers")
-    numbered = numbers.key_by(key_of).process(Number()).with_uid("number").with_parallelism(parallelism)
+    numbered = numbers.key_by(key_of).process(Number(1)).with_uid("number").with_parallelism(parallelism)
     numbered.with_error_policy(ErrorPolicy().dead_letter(ValueError))
     numbered.to_sink(FileSink(f"{root}/out", schema=Numbered, partition_by=["key"])).with_uid("out")
     env.execute("numbering", checkpoint_location=f"{root}/{checkpoint}", **options)
@@ -104,10 +76,10 @@ def lives_of_a_job(spark: SparkSession, root: str) -> Lives:
 
 def check(lives: Lives) -> None:
     """Check that each record was processed once."""
-    good = [record for record in range(4 * PER_LIFE) if record % 7 != 3]
+    good = [record for record in range(4 * PER_LIFE) if not fails(record)]
     nth = [sum(before % KEYS == record % KEYS for before in good if before <= record) for record in good]
     assert lives.written == [list(pair) for pair in zip(good, nth, strict=True)]
-    bad = [record for record in range(3 * PER_LIFE) if record % 7 == 3]
+    bad = [record for record in range(3 * PER_LIFE) if fails(record)]
     assert len(lives.letters) == len(bad)
     assert lives.progress > 0
     assert lives.drivers == ["json"]  # the claim of the last driver, without a heartbeat
@@ -120,8 +92,7 @@ def lines_of_files(spark: SparkSession, root: str) -> list[int]:
     folder = open_folder(spark, f"{root}/in")
     for part in range(3):
         folder.write(f"{part}.txt", "".join(f"{part * 20 + line}\n" for line in range(20)).encode())
-    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
-    env.set_parallelism(2)
+    env, sink = environment(spark, 2), CollectSink[int]()
     source = FilesSource(f"{root}/in", text_lines(int), bytes_per_batch=40)
     env.from_source(source).with_uid("files").to_sink(sink).with_uid("lines")
     env.execute("reading", checkpoint_location=f"{root}/reading")

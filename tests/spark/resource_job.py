@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dsv2 import ExecutionEnvironment, Resource
+from dsv2 import Resource
 from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.model import AsyncResource
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from tests.spark.kill_job import new_session
+from tests.spark.programs import environment
 
 
 def note(folder: Path, event: str) -> int:
@@ -60,8 +61,7 @@ class Ask(AsyncOneInputStreamProcessFunction[int, int]):
 def main(folder: Path) -> None:
     """Run the job, and stop the session."""
     spark = new_session(str(folder))
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     sink = CollectSink[int]()
     source = env.from_source(CollectionSource(range(20), records_per_batch=4))
     scored = source.key_by(lambda number: number).process(Score(folder)).with_uid("score")

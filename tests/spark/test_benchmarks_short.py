@@ -1,7 +1,7 @@
 """The short form of every benchmark: it runs, prints the expected output, and stores it in the given place.
 
 They share a JVM, also with the program of the first example. The Kafka benchmark has its own, because Spark's connector
-must exist when it starts.
+must exist when it starts. Most are nightly: they check tools, and other tests check what they measure.
 """
 
 from __future__ import annotations
@@ -90,12 +90,14 @@ def test_costs(process: ProgramProcess, tmp_path: Path) -> None:
     assert len(functions["rows"]) > 5
 
 
+@pytest.mark.nightly
 def test_growth(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "growth", tmp_path)
     assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2], [1, 2]]
     assert all(row[1] > 0 for table in report["tables"] for row in table["rows"])
 
 
+@pytest.mark.nightly
 def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "latency", tmp_path)
     ((rate, records, *delays, growth),) = report["tables"][0]["rows"]
@@ -127,7 +129,7 @@ def test_suite(process: ProgramProcess, tmp_path: Path, names: list[str]) -> Non
     assert not (tmp_path / "rows").exists()
 
 
-@pytest.mark.nightly  # test_transit and test_growth run queries like its own
+@pytest.mark.nightly
 def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "batch_overhead", tmp_path)
     check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)
@@ -147,17 +149,19 @@ def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.nightly  # test_growth and test_savepoint also run jobs with much state
+@pytest.mark.nightly
 def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "state", tmp_path)
     check(report, rows=[4, 1, 1, 2], verdicts=6)
 
 
+@pytest.mark.nightly
 def test_savepoint(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "savepoint", tmp_path)
     check(report, rows=[1, 1], verdicts=4)
 
 
+@pytest.mark.nightly
 def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "async_calls", tmp_path)
     check(report, rows=[4], verdicts=2)
@@ -165,11 +169,13 @@ def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
     assert min(rates["ordered"], rates["unordered"]) > 20 * rates["one at a time"]
 
 
+@pytest.mark.nightly
 def test_vectorised(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "vectorised", tmp_path)
     check(report, rows=[4], verdicts=1)  # it compares the results itself
 
 
+@pytest.mark.nightly
 def test_alignment(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "alignment", tmp_path)
     waiting, costs = report["tables"]
@@ -183,6 +189,7 @@ def test_alignment(process: ProgramProcess, tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.nightly
 def test_kafka(own_process: ProgramProcess, tmp_path: Path) -> None:
     try:
         maven_classpath(SPARK_KAFKA, "Spark's own Kafka source")

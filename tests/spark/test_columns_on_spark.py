@@ -14,22 +14,14 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
-from dsv2.arrow import (
-    ArrowCollector,
-    ArrowForeachBatchSink,
-    ArrowProcessFunction,
-    ArrowSink,
-    ArrowSinkBatch,
-    map_tables,
-    schema_of,
-)
+from dsv2 import RuntimeExecutionMode
+from dsv2.arrow import ArrowCollector, ArrowForeachBatchSink, ArrowProcessFunction, ArrowSink, map_tables, schema_of
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
-from dsv2.sinks import CollectSink, FileSink, SinkInfo
+from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import to_dataframe
 from runtime_spark.frames.schema import schema_of as schema_of_records
-
-pytestmark = pytest.mark.spark
+from tests.conformance.programs_columns import WritesTables
+from tests.spark.programs import environment
 
 
 class Sale(NamedTuple):
@@ -81,9 +73,7 @@ def test_tables_of_a_dataframe_are_added_up_by_key(
         F.concat(F.lit("shop "), number % 7).alias("shop"), (number % 100).cast("int").alias("amount"), number
     )
     sink = CollectSink[Total]()
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
-    env.set_execution_mode(mode)
+    env = environment(spark, 2, mode)
     sales = env.from_dataframe(frame, Sale)
     totals = sales.process(map_tables(of_sales, Sale, Total)).with_uid("by task")
     totals.key_by(attrgetter("shop")).process(Totals()).to_sink(sink)
@@ -116,47 +106,24 @@ def sealed(sales: pa.Table) -> pa.Table:
     return sales.append_column("at", days)
 
 
-class Lake(ArrowSink[Sealed]):
-    """Writes a file for each micro-batch and subtask. Afterwards fails once on micro-batch ``failing``."""
-
-    def __init__(self, folder: Path, failing: int | None) -> None:
-        self.folder = folder
-        self.failing = failing
-
-    def begin(self, info: SinkInfo, batch_id: int) -> None:
-        self.folder.mkdir(exist_ok=True)
-
-    def write_tables(self, batch: ArrowSinkBatch) -> None:
-        file = self.folder / f"{batch.batch_id}-{batch.subtask}"
-        again = file.exists()
-        table = pa.concat_tables(batch.tables)
-        assert not again or pq.ParquetFile(file).read() == table
-        pq.write_table(table, file)
-        if self.failing == batch.batch_id and not again:
-            raise OSError("the lake is full")
+class SealedInFiles(WritesTables, ArrowSink[Sealed]):
+    """With the columns of ``Sealed``."""
 
 
-def test_tables_reach_sinks_unconverted_and_are_repeated(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_tables_reach_sinks_unconverted(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     batches: dict[int, pa.Table] = {}
     frame = spark.range(0, 300, 1, 2).select(F.concat(F.lit("shop "), F.col("id") % 2).alias("shop"), amount_of("id"))
-
-    def run(failing: int | None) -> None:
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.set_parallelism(2)
-        sales = env.from_dataframe(frame, Sale, records_per_batch=100).process(map_tables(sealed, Sale, Sealed))
-        kept = sales.key_by(attrgetter("shop")).process(Keep()).with_uid("keep")
-        kept.to_sink(FileSink(tmp_path / "files", schema=Sealed))
-        kept.to_sink(Lake(tmp_path / "lake", failing)).with_uid("lake")
-        kept.to_sink(ArrowForeachBatchSink(lambda table, batch_id: batches.update({batch_id: table}), Sealed))
-        env.execute("sealed", checkpoint_location=checkpoint)
-
-    with pytest.raises(JobError, match=r"failed on batch 1, subtask \d: OSError: the lake is full"):
-        run(failing=1)
-    run(failing=None)
+    env = environment(spark, 2)
+    sales = env.from_dataframe(frame, Sale, records_per_batch=100).process(map_tables(sealed, Sale, Sealed))
+    kept = sales.key_by(attrgetter("shop")).process(Keep()).with_uid("keep")
+    kept.to_sink(FileSink(tmp_path / "files", schema=Sealed))
+    kept.to_sink(SealedInFiles(tmp_path / "tables"))
+    kept.to_sink(ArrowForeachBatchSink(lambda table, batch_id: batches.update({batch_id: table}), Sealed))
+    env.execute("sealed", checkpoint_location=checkpoint)
     amounts = list(range(300))
     assert sorted(pa.concat_tables(batches.values())["amount"].to_pylist()) == amounts
-    in_lake = [pq.ParquetFile(file).read() for file in (tmp_path / "lake").iterdir()]
-    assert sorted(pa.concat_tables(in_lake)["amount"].to_pylist()) == amounts
+    written = [pq.ParquetFile(file).read() for file in (tmp_path / "tables").iterdir()]
+    assert sorted(pa.concat_tables(written)["amount"].to_pylist()) == amounts
     rows = spark.read.parquet(str(tmp_path / "files")).collect()
     assert sorted((row.amount, row.at, row.shop) for row in rows) == [
         (amount, datetime(2024, 1, 1) + timedelta(days=amount), f"shop {amount % 2}") for amount in amounts
@@ -177,8 +144,7 @@ class Keep(ArrowProcessFunction[Sealed, Sealed]):
 
 def test_dataframe_is_created_from_columns(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", 1), ("b", 2)], "shop string, amount long")
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    env = environment(spark, mode=RuntimeExecutionMode.BATCH)
     sales = env.from_dataframe(frame, Sale).process(map_tables(sealed, Sale, Sealed))
     found = to_dataframe(env, sales, Sealed)
     assert found.schema == schema_of_records(Sealed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from base64 import b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,26 +12,20 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, Trigger
+from dsv2 import ErrorPolicy, JobHandle, RuntimeExecutionMode, Trigger
 from dsv2.base.folders import LocalFolder
-from dsv2.checks.json_documents import from_json, to_json
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
-from dsv2.errors import ConfigurationError, CorruptDataError, UserFunctionError
-from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.serde.placeholders import StandIns
-from dsv2.savepoint import Savepoint
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.sinks import CollectSink, FileSink
-from runtime_spark import StateKey, StateLayout, create_savepoint
 from tests.spark.dead_letter_job import STOP, assert_complete, fails, start
 from tests.spark.processes import Gate, JobProcess
-from tests.spark.programs import read_back
+from tests.spark.programs import environment, read_back
 
 pytestmark = pytest.mark.spark
 
 FAILING = [record for record in range(STOP) if fails(record)]
-KEY = StateKey(b"k" * 32)
 
 
 class Job:
@@ -131,8 +124,7 @@ def test_source_decodes_its_letters_again_once(spark: SparkSession, tmp_path: Pa
 
     def run(file: str, content: str, base: int, check: Callable[[Line], Line] | None = None) -> None:
         (files / file).write_text(content)
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.set_parallelism(2)
+        env = environment(spark, 2)
         source = FilesSource(files, text_lines(Number(base)), discovery_interval=timedelta(seconds=10))
         lines = env.from_source(source).with_uid("lines")
         lines.with_error_policy(ErrorPolicy().dead_letter(ValueError).limit(total=1))
@@ -153,26 +145,9 @@ def test_source_decodes_its_letters_again_once(spark: SparkSession, tmp_path: Pa
         run("d.txt", "four\n", 0)
 
 
-def test_signed_letters(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    options: dict[str, Any] = {"state_key": KEY, "state_layout": StateLayout.MAP}
-    job.run(1, **options)
-    taken = create_savepoint(job.checkpoint, tmp_path / "savepoint", spark=spark, state_key=KEY)
-    assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
-    (file,) = job.checkpoint.glob("dead-letters/*/letters/0.jsonl")
-    first, second = file.read_bytes().splitlines()
-    forged = from_json(first) | {"payload": b64encode(Codec(StandIns()).seal(BlobKind.LETTER, (0, None))).decode()}
-    file.write_bytes(to_json(forged) + b"\n" + second + b"\n")
-    job.run(2, **options)  # a changed letter is another one, which nobody has requested
-    assert job.letters() == {LetterStatus.NEW: FAILING[:1], LetterStatus.REPLAYED: FAILING[1:]}
-    with pytest.raises(CorruptDataError, match=r"Letter 0\.0\..* is not signed, and the job has a key"):
-        Savepoint.open(taken).edit().replay(DeadLetters.open(job.checkpoint).letters[:1], state_key=KEY.value)
-
-
 def test_batch_job_has_letters_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     def run(**options: Any) -> None:
-        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
-        env.set_execution_mode("batch")
+        env, sink = environment(spark, mode=RuntimeExecutionMode.BATCH), CollectSink[int]()
         env.set_error_policy(ErrorPolicy().dead_letter())
         env.from_collection([1, 0, 2]).map(lambda number: 6 // number).to_sink(sink)
         env.execute("batch", **options)

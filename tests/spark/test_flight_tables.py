@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import ExecutionEnvironment
 from dsv2.jobs import JobProgress
 from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink
@@ -22,6 +21,7 @@ from examples.console import format_table
 from examples.flight_database import change_tables, departures, make_tables, send_departures
 from examples.flight_tables import HEADER
 from tests.oracles.flights import planes_and_weather
+from tests.spark.programs import environment
 
 FLIGHTS = 6_000
 
@@ -42,8 +42,7 @@ class Found:
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, conninfo: str, checkpoint: str) -> None:
         self.planes, self.weather, self.waiting, self.at_once = (Batches() for _ in range(4))
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.set_parallelism(2)
+        env = environment(spark, 2)
         streams = flight_tables.join_flights(env, bootstrap_servers, conninfo, FLIGHTS)
         flight_tables.write_results(streams, conninfo)
         changes = change_tables(conninfo)

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from dsv2 import (
     Collector,
-    ExecutionEnvironment,
     JobError,
     JobHandle,
     JobStatus,
@@ -27,6 +26,7 @@ from runtime_spark.job import query
 from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG
 from tests.job_recorder import JobRecorder
+from tests.spark.programs import environment
 from tests.support import pass_on, wait_until
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -79,14 +79,12 @@ def start(
     mode: RuntimeExecutionMode = STREAMING,
     first: int = 0,
     count: int | None = 10,
-    told: JobRecorder | None = None,
+    recorder: JobRecorder | None = None,
 ) -> JobHandle:
     """Two levels after ten numbers starting at ``first``, or after unbounded ones for ``count=None``."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
-    env.set_execution_mode(mode)
-    if told is not None:
-        env.add_job_listener(told)
+    env = environment(spark, 2, mode)
+    if recorder is not None:
+        env.add_job_listener(recorder)
     numbers = env.from_source(DataGeneratorSource(lambda index: first + index, count=count, records_per_batch=5))
     announced = numbers.process(Announce()).with_uid("announce").with_name("Announce")
     announced.global_().process(pass_on).with_uid("all").to_sink(ForeachBatchSink(gate))
@@ -95,8 +93,8 @@ def start(
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate, told = Gate(), JobRecorder("all")
-    job = start(spark, gate, checkpoint, mode=mode, told=told)
+    gate, recorder = Gate(), JobRecorder("all")
+    job = start(spark, gate, checkpoint, mode=mode, recorder=recorder)
     assert gate.entered.wait(LONG)
     assert status_of(job) is JobStatus.RUNNING
     assert job.exception() is None
@@ -124,14 +122,14 @@ def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecut
     job.stop()  # nothing to stop
     assert status_of(job) is JobStatus.FINISHED
     batches = [(0, 3), (1, 5)] if mode is STREAMING else [(0, 5)]
-    assert told.events == [("started", "RUNNING", "watched"), *batches, ("ended", "FINISHED")]
-    assert told.result is not None
-    assert told.result.progress == result.progress
+    assert recorder.events == [("started", "RUNNING", "watched"), *batches, ("ended", "FINISHED")]
+    assert recorder.result is not None
+    assert recorder.result.progress == result.progress
 
 
 def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
-    gate, told = Gate(), JobRecorder("all")
-    job = start(spark, gate, checkpoint, count=None, told=told)
+    gate, recorder = Gate(), JobRecorder("all")
+    job = start(spark, gate, checkpoint, count=None, recorder=recorder)
     assert isinstance(job, StreamingJob)
     assert job.query.name == "watched"  # Spark's own handle, for other information
     assert gate.entered.wait(LONG)
@@ -145,15 +143,15 @@ def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
     assert job.await_termination(timedelta(seconds=LONG)) is True
     assert job.result().progress.batch_id >= 0
     assert not job.query.isActive
-    assert told.events[0] == ("started", "RUNNING", "watched")
-    assert told.events[-1] == ("ended", "STOPPED")
-    assert [event[0] for event in told.events[1:-1]] == list(range(job.progress.batch_id + 1))
+    assert recorder.events[0] == ("started", "RUNNING", "watched")
+    assert recorder.events[-1] == ("ended", "STOPPED")
+    assert [event[0] for event in recorder.events[1:-1]] == list(range(job.progress.batch_id + 1))
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate, told = Gate(), JobRecorder("all")
-    job = start(spark, gate, checkpoint, mode=mode, first=1_000, told=told)
+    gate, recorder = Gate(), JobRecorder("all")
+    job = start(spark, gate, checkpoint, mode=mode, first=1_000, recorder=recorder)
     gate.opened.set()
     with pytest.raises(JobError, match=r"^The function of the sink Sink.* raised on batch 0: OverflowError: too large"):
         job.await_termination(timedelta(seconds=LONG))
@@ -166,7 +164,7 @@ def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecu
     assert job.progress.batch_id == -1
     job.stop()
     assert status_of(job) is JobStatus.FAILED
-    assert told.events == [("started", "RUNNING", "watched"), ("ended", "FAILED")]
+    assert recorder.events == [("started", "RUNNING", "watched"), ("ended", "FAILED")]
 
 
 def test_batch_job_cannot_be_stopped_half_way(spark: SparkSession, checkpoint: str) -> None:
@@ -189,7 +187,7 @@ def start_beside(
     Both collect their records, of which there are ``direct`` and ``processed``, in micro-batches of 4. ``gate`` holds
     the job in its first micro-batch.
     """
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = environment(spark)
     to_sink, to_function = CollectSink[int](), CollectSink[int]()
     source = env.from_source(DataGeneratorSource(lambda index: index, count=direct, records_per_batch=4))
     source.with_uid("direct").to_sink(to_sink)
@@ -199,14 +197,6 @@ def start_beside(
         source.to_sink(ForeachBatchSink(gate))
     trigger = Trigger.processing_time()  # Spark does not end such a query by itself
     return env.execute_async("beside", checkpoint_location=checkpoint, trigger=trigger), to_sink, to_function
-
-
-def test_source_that_only_a_sink_reads_is_read_to_its_end(spark: SparkSession, checkpoint: str) -> None:
-    job, direct, processed = start_beside(spark, checkpoint, direct=21, processed=8)
-    assert job.await_termination(timedelta(seconds=LONG)) is True
-    assert job.status is JobStatus.FINISHED
-    assert sorted(direct.results) == list(range(21))
-    assert sorted(processed.results) == list(range(8))
 
 
 def test_source_that_ended_in_an_earlier_run_is_not_waited_for(
@@ -230,8 +220,9 @@ def test_source_that_ended_in_an_earlier_run_is_not_waited_for(
     assert sorted(processed.results) == list(range(before, 40))
 
 
-def test_finished_job_ends_when_it_is_started_again(spark: SparkSession, checkpoint: str) -> None:
-    for numbers in ([0, 1, 2, 3], []):
-        job, direct, _ = start_beside(spark, checkpoint, direct=4, processed=4)
+def test_source_that_only_a_sink_reads_is_read_to_its_end_once(spark: SparkSession, checkpoint: str) -> None:
+    for numbers, others in ((range(21), range(8)), (range(0), range(0))):
+        job, direct, processed = start_beside(spark, checkpoint, direct=21, processed=8)
         assert job.await_termination(timedelta(seconds=LONG)) is True
-        assert (job.status, sorted(direct.results)) == (JobStatus.FINISHED, numbers)
+        assert job.status is JobStatus.FINISHED
+        assert (sorted(direct.results), sorted(processed.results)) == ([*numbers], [*others])

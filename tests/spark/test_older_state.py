@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import Dsv2Error, ExecutionEnvironment, JobError
-from dsv2.cli import main
-from dsv2.errors import CorruptDataError, IncompatibleCheckpointError, UserFunctionError
+from dsv2.errors import CorruptDataError, UserFunctionError
 from runtime_spark import SparkRuntime, StateLayout
 from tests.profiles import nightly
 from tests.spark.programs import Reading, build, read_back, reading
@@ -147,26 +146,3 @@ def test_state_of_another_checkpoint_is_refused(
     shutil.rmtree(folder / "checkpoint/state")
     shutil.copytree(another / "state", folder / "checkpoint/state")
     assert_refused(spark, job, CorruptDataError, "belongs to another checkpoint: its checkpoint is ")
-
-
-def test_backup_older_than_the_output_is_refused(
-    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
-) -> None:
-    folder, layout = job
-    shutil.copytree(folder / "checkpoint", tmp_path / "backup")
-    run(spark, folder, layout, whole=True)
-    whole = read_back(folder / "out")
-    shutil.rmtree(folder / "checkpoint")
-    shutil.copytree(tmp_path / "backup", folder / "checkpoint")
-    said = rf"already has micro-batch \d+, but the state is older and continues with micro-batch {COMPLETE}\."
-    assert_refused(spark, job, IncompatibleCheckpointError, said)
-    assert main(["files", "truncate", str(folder / "out"), "--after", str(COMPLETE - 1)]) == 0
-    run(spark, folder, layout, whole=True)
-    assert read_back(folder / "out") == whole
-
-
-def test_output_folder_of_another_job_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
-    folder, layout = job
-    (folder / "out/_dsv2_checkpoint").write_text("another one")
-    with pytest.raises(Dsv2Error, match=f"{folder}/out holds the output of another run"):
-        run(spark, folder, layout, whole=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, RuntimeExecutionMode
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2 import Collector, JobError, PartitionedContext, RuntimeExecutionMode
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink, ParallelSink, SinkBatch, SinkInfo
-from tests.conformance.functions import Pass
+from tests.spark.programs import environment
 
 STREAMING = RuntimeExecutionMode.STREAMING
 BATCH = RuntimeExecutionMode.BATCH
@@ -34,6 +33,7 @@ class Written(NamedTuple):
     subtask: int
     batch_id: int
     records: list[int]
+    timestamps: list[int]
 
 
 class Folder(ParallelSink[int]):
@@ -50,8 +50,9 @@ class Folder(ParallelSink[int]):
             file.write(f"{batch_id}\n")
 
     def write(self, batch: SinkBatch[int]) -> None:
-        info, records = batch.info, [record for run in batch.batches for record in run.records]
-        written = Written(info.job_id, info.uid, info.parallelism, batch.subtask, batch.batch_id, records)
+        info, pairs = batch.info, [pair for run in batch.batches for pair in run.pairs()]
+        records, timestamps = map(list, zip(*pairs, strict=True))
+        written = Written(info.job_id, info.uid, info.parallelism, batch.subtask, batch.batch_id, records, timestamps)
         number = len(list(self.path.glob("*.json")))
         with (self.path / f"{batch.batch_id}-{batch.subtask}-{number}.json").open("x") as file:
             json.dump(written, file)
@@ -65,16 +66,18 @@ def writes(folder: Path) -> list[Written]:
     return sorted(calls, key=lambda call: (call.batch_id, call.subtask))
 
 
+def stamp(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect_and_overwrite_timestamp(record, record * 100)
+
+
 def run(
     spark: SparkSession, sink: ParallelSink[int], checkpoint: str | None, *, also: CollectSink[int] | None = None
 ) -> None:
     """12 numbers in 3 micro-batches, the second with even ones only. Without a checkpoint as a BATCH job."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(STREAMING if checkpoint is not None else BATCH)
-    env.set_parallelism(2)
+    env = environment(spark, 2, STREAMING if checkpoint is not None else BATCH)
     numbers = [1, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8]
     source = env.from_collection(numbers, records_per_batch=4).with_parallelism(1)
-    stream = source.key_by(subtask_for).process(Pass()).with_uid("same")
+    stream = source.key_by(subtask_for).process(stamp).with_uid("stamp")
     stream.to_sink(sink).with_uid("folder").with_name("Folder")
     if also is not None:
         stream.to_sink(also)
@@ -100,6 +103,7 @@ def test_each_subtask_writes_its_records_in_order(spark: SparkSession, checkpoin
         (2, 0): [5, 7],
         (2, 1): [6, 8],
     }
+    assert all(call.timestamps == [record * 100 for record in call.records] for call in calls)
     assert (folder / "begun").read_text() == "0\n"
     assert sorted(also.results) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40]
 
@@ -126,34 +130,7 @@ def test_another_checkpoint_is_another_job(spark: SparkSession, tmp_path: Path, 
     assert len({call.job_id for call in writes(folder)}) == 4
 
 
-@pytest.mark.parametrize("mode", [BATCH, STREAMING])
-def test_failing_begin_fails_the_job_before_writing(
-    spark: SparkSession, checkpoint: str, folder: Path, mode: RuntimeExecutionMode
-) -> None:
+def test_failing_begin_fails_the_job_before_writing(spark: SparkSession, checkpoint: str, folder: Path) -> None:
     folder.rmdir()
     with pytest.raises(JobError, match=r"The sink Folder .* failed before batch 0: FileNotFoundError: .* is not there"):
-        run(spark, Folder(folder), checkpoint if mode is STREAMING else None)
-
-
-class Stamped(ParallelSink[Any]):
-    """Writes records and timestamps of each batch."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, batch: SinkBatch[Any]) -> None:
-        with (self.path / f"{batch.batch_id}-{batch.subtask}.json").open("x") as file:
-            json.dump([(list(run.records), run.timestamps) for run in batch.batches], file)
-
-
-class Stamp(OneInputStreamProcessFunction[int, int]):
-    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-        output.collect_and_overwrite_timestamp(record, record * 100)
-
-
-def test_timestamps_accompany_the_records(spark: SparkSession, checkpoint: str, folder: Path) -> None:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.from_collection([3, 1, 2]).process(Stamp()).to_sink(Stamped(folder))
-    env.execute("stamped", checkpoint_location=checkpoint)
-    (file,) = folder.glob("*.json")
-    assert json.loads(file.read_text()) == [[[3, 1, 2], [300, 100, 200]]]
+        run(spark, Folder(folder), checkpoint)

@@ -11,11 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from components.postgres import PostgresServer
-from dsv2 import ExecutionEnvironment
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
 from dsv2.jobs.handle import Trigger
-
-pytestmark = [pytest.mark.spark]
+from tests.spark.programs import environment
 
 
 class Item(NamedTuple):
@@ -52,8 +50,7 @@ def conninfo(postgres_server: PostgresServer) -> Iterator[str]:
 
 def copy(spark: SparkSession, conninfo: str, checkpoint: str, parallelism: int) -> None:
     """Copy ``items`` to ``copied``, with its changes up to now. ``parallelism`` is that of the source."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     source = PostgresSource(conninfo, "items", slot_name="items_copied", decode=item_of, records_per_batch=400)
     sink = PostgresSink[RowChange[Item]](
         conninfo, "copied", ["id", "name"], row=columns_of, key=["id"], deletes=is_deletion

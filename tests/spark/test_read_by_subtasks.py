@@ -16,9 +16,10 @@ from dsv2.functions import MapFunction, OneInputStreamProcessFunction, TwoInputN
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from tests.spans import Item, Spans
+from tests.spark.programs import environment
 from tests.support import one_input, our_files
 
-MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
+STREAMING, BATCH = RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH
 
 
 class Sums(OneInputStreamProcessFunction[Callable[[], int], tuple[int, int]]):
@@ -34,20 +35,13 @@ class Sums(OneInputStreamProcessFunction[Callable[[], int], tuple[int, int]]):
 
 def run(env: ExecutionEnvironment, mode: RuntimeExecutionMode, checkpoint: str) -> Any:
     env.set_execution_mode(mode)
-    return env.execute(checkpoint_location=checkpoint if mode is RuntimeExecutionMode.STREAMING else None)
+    return env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
 
 
-def environment(spark: SparkSession) -> ExecutionEnvironment:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
-    return env
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_records_are_not_serialized(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
     """They may even be unserializable. State is kept from micro-batch to micro-batch."""
-    env, sink = environment(spark), CollectSink[tuple[int, int]]()
-    env.set_execution_mode(mode)
+    env, sink = environment(spark, 2, mode), CollectSink[tuple[int, int]]()
     answers = DataGeneratorSource(lambda number: lambda: number, count=9, records_per_batch=4)
     env.from_source(answers, "answers").filter(lambda answer: answer() != 4).with_uid("kept").process(Sums()).with_uid(
         "sums"
@@ -89,8 +83,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 def turns_of(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str, ways: tuple[str, str]) -> list[Any]:
     """Two micro-batches, each with some frames of both inputs."""
-    env, sink = environment(spark), CollectSink[Any]()
-    env.set_parallelism(1)
+    env, sink = environment(spark, 1), CollectSink[Any]()
     streams = [
         WAYS[way](
             env.from_source(DataGeneratorSource(int, count=2 * records, records_per_batch=records), name).with_uid(name)
@@ -102,8 +95,9 @@ def turns_of(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str, w
     return sink.results
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("second", WAYS)
+@pytest.mark.parametrize(
+    ("mode", "second"), [(STREAMING, "read"), (STREAMING, "in frames of a level before"), (BATCH, "read")]
+)
 def test_inputs_alternate_as_with_frames(
     spark: SparkSession, mode: RuntimeExecutionMode, second: str, tmp_path: Path
 ) -> None:
@@ -119,11 +113,11 @@ def test_inputs_alternate_as_with_frames(
 def test_failure_names_the_function_not_the_source(
     spark: SparkSession, source: BaseSource[Item], checkpoint: str
 ) -> None:
-    env = environment(spark)
+    env = environment(spark, 2)
     fails = one_input(process_record=lambda record, output, ctx: output.collect(1 // (record.number - 4)))
     env.from_source(source, "numbers").process(fails).with_uid("inverse").to_sink(CollectSink())
     with pytest.raises(UserFunctionError) as raised:
-        run(env, RuntimeExecutionMode.STREAMING, checkpoint)
+        run(env, STREAMING, checkpoint)
     assert "inverse" in raised.value.operator
     assert (raised.value.callback, raised.value.record) == ("process_record", "Item(span='a', number=4)")
 
@@ -135,12 +129,11 @@ def test_function_is_closed_when_its_source_fails(spark: SparkSession, checkpoin
     def close() -> None:
         (tmp_path / "closed").touch()
 
-    env = environment(spark)
-    env.set_parallelism(1)
+    env = environment(spark, 1)
     sees = one_input(process_record=lambda record, output, ctx: None, close=close)
     env.from_source(DataGeneratorSource(number, count=9), "numbers").process(sees).to_sink(CollectSink())
     with pytest.raises(UserFunctionError) as raised:
-        run(env, RuntimeExecutionMode.STREAMING, checkpoint)
+        run(env, STREAMING, checkpoint)
     assert "numbers" in raised.value.operator
     assert (raised.value.callback, raised.value.cause_type) == ("read", "ZeroDivisionError")
     assert not our_files(raised.value.traceback_text)

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
 from dsv2.errors import CorruptDataError
 from dsv2.jobs import OperatorProgress
-from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime, StateKey, StateLayout
-from tests.spark.programs import Answer, build, read_back
+from tests.spark.programs import build, read_back
 from tests.support import wait_until
 
 COUNT, PER_BATCH, BATCHES = 60, 15, 4
@@ -84,49 +83,33 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     return Undisturbed(rows, result.progress.operators)
 
 
-@pytest.mark.parametrize("layout", StateLayout)
 def test_job_stopped_between_micro_batches_continues(
-    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
+    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     output = tmp_path / "out"
-    first = run_some(spark, output, checkpoint, layout)
+    first = run_some(spark, output, checkpoint)
     assert first.status is JobStatus.STOPPED
     reached = first.progress.batch_id
     assert 0 <= reached < BATCHES - 1, "it was to be stopped before its end"
     assert read_back(output) == undisturbed.before(reached + 1)
 
-    env = new_environment(spark, layout)
+    env = new_environment(spark)
     build(env, str(output), COUNT, PER_BATCH)
     progress = env.execute("restarted", checkpoint_location=checkpoint).progress
     assert read_back(output) == undisturbed.rows
     assert counted(progress.operators) == counted(undisturbed.operators)  # counters continue from the checkpoint
 
     # It has ended, so there is nothing to do.
-    env = new_environment(spark, layout)
+    env = new_environment(spark)
     build(env, str(output), COUNT, PER_BATCH)
     assert env.execute("restarted", checkpoint_location=checkpoint).progress.batch_id == -1
     assert read_back(output) == undisturbed.rows
 
 
-def test_job_continues_with_an_additional_sink(
+def test_signed_state_requires_its_key(
     spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    output = tmp_path / "out"
-    reached = run_some(spark, output, checkpoint).progress.batch_id
-    env = new_environment(spark)
-    sink = CollectSink[Answer]()
-    build(env, str(output), COUNT, PER_BATCH).to_sink(sink)
-    env.execute("restarted", checkpoint_location=checkpoint)
-    assert read_back(output) == undisturbed.rows
-    rest = [row[1:] for row in undisturbed.rows if row[0] > reached]
-    assert sorted(map(tuple, sink.results)) == sorted(rest) != []
-
-
-@pytest.mark.parametrize("layout", StateLayout)
-def test_signed_state_requires_its_key(
-    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
-) -> None:
-    output, key = tmp_path / "out", StateKey(b"signs the state of this one job.")
+    output, key, layout = tmp_path / "out", StateKey(b"signs the state of this one job."), StateLayout.MAP
     run_some(spark, output, checkpoint, layout, key)
     for other, reason in (
         (None, "is signed, but the job has no key"),

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
+from dsv2 import JobError, RuntimeExecutionMode
 from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
 from tests.awkward_files import NESTED, RECORDS, TEXTS, Awkward, AwkwardNested, as_text
+from tests.profiles import nightly
+from tests.spark.programs import environment
 from tests.support import local_environment
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -61,12 +63,6 @@ def text_of(number: int) -> str:
     return f'a, "quoted" {number}'
 
 
-def environment(spark: SparkSession, mode: RuntimeExecutionMode = STREAMING) -> ExecutionEnvironment:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(mode)
-    return env
-
-
 def read(folder: Path) -> list[dict[str, Any]]:
     """All records of a file sink, with their micro-batch, by number."""
     rows = []
@@ -87,8 +83,7 @@ def test_sinks_of_all_kinds_in_one_job(
 ) -> None:
     batches: list[tuple[int, list[int]]] = []
     collected, keyed, together = CollectSink[int](), CollectSink[int](), CollectSink[int]()
-    env = environment(spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     # 3 micro-batches of 10 numbers. The second one has no records for the sinks.
     numbers = env.from_collection(range(30), records_per_batch=10).filter(lambda n: not 10 <= n < 20)
     numbers.map(event).to_sink(FileSink(tmp_path / "events", schema=Event))
@@ -145,8 +140,7 @@ def test_invalid_record_fails_the_job_and_repeats_its_batch(
     good, strict = tmp_path / "good", tmp_path / "strict"
 
     def run(bad: int | None) -> None:
-        env = environment(spark)
-        env.set_parallelism(2)
+        env = environment(spark, 2)
         pairs = env.from_collection(range(40), records_per_batch=20).map(Wrong(bad)).with_uid("make")
         pairs.to_sink(FileSink(str(good), schema="name string, number long"))
         pairs.to_sink(FileSink(str(strict), schema=Pair)).with_name("Strict").with_uid("strict")
@@ -192,15 +186,14 @@ class Visitor:
         return visit(number)
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("file_format", ["parquet", *nightly("json", "csv")])
 def test_small_files_become_one_per_partition(
     spark: SparkSession, checkpoint: str, tmp_path: Path, file_format: Literal["parquet", "json", "csv"]
 ) -> None:
     folder = tmp_path / "visits"
 
     def run(bad: int | None) -> None:
-        env = environment(spark)
-        env.set_parallelism(2)
+        env = environment(spark, 2)
         visits = env.from_collection(range(60), records_per_batch=15).map(Visitor(bad)).with_uid("visit")
         sink = FileSink(folder, format=file_format, schema=Visit, partition_by=["day", "page"], roll_bytes=10**9)
         visits.to_sink(sink).with_uid("visits")
@@ -227,7 +220,7 @@ def test_files_have_the_bytes_that_the_local_runtime_writes(
 ) -> None:
     def run(name: str, records: list[Any], schema: Any, partition_by: list[str]) -> dict[str, bytes]:
         """The content of the folders of the output on a runtime, which is also read and compared."""
-        path, env = tmp_path / name, environment(spark, BATCH) if "spark" in name else local_environment()
+        path, env = tmp_path / name, environment(spark, mode=BATCH) if "spark" in name else local_environment()
         env.set_execution_mode(BATCH)
         sink = FileSink(path, format=file_format, schema=schema, partition_by=partition_by)
         env.from_collection(records).to_sink(sink).with_uid("out")
@@ -277,7 +270,7 @@ def test_unwritable_folder_is_refused_before_the_start(spark: SparkSession, chec
         env.execute("nowhere", checkpoint_location=checkpoint)
     assert not Path(checkpoint).exists()
 
-    env = environment(spark, BATCH)
+    env = environment(spark, mode=BATCH)
     env.from_collection([1]).map(pair).to_sink(FileSink("nothing://bucket/out", schema=Pair)).with_name(
         "Pairs"
     ).with_uid("out")
@@ -292,31 +285,17 @@ def test_unwritable_folder_is_refused_before_the_start(spark: SparkSession, chec
 def test_invalid_sink_is_refused_before_the_start(
     spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
 ) -> None:
-    for sink, error, said in (
-        (FileSink[Any](str(tmp_path), schema=Colored), SchemaError, "Field 'color' of Colored has type <enum 'Color'>"),
-        (FileSink[Any](str(tmp_path), schema="n lon"), SchemaError, "'n lon' is not a schema"),
-        (FileSink[Any](str(tmp_path), schema="int"), SchemaError, "'int' is not a schema of columns but int."),
-        (FileSink[Any](str(tmp_path), schema=int), SchemaError, "int has no fields with types"),
-        (
-            FileSink[Any](str(tmp_path), schema=Pair, partition_by=["day"]),
-            SchemaError,
-            "partition_by names 'day', but the columns are name, number.",
-        ),
-        (
-            FileSink[Any](str(tmp_path), schema=Event, partition_by=["at"]),
-            SchemaError,
-            "partition_by names 'at', which is timestamp. Use a column of type bool, int, str or date",
-        ),
-        (
-            FileSink[Any](str(tmp_path), schema=Pair, partition_by=["number", "name"]),
-            SchemaError,
-            "partition_by names all columns",
-        ),
+    path = str(tmp_path)
+    for sink, error, message in (
+        (FileSink[Any](path, schema=Colored), SchemaError, "Field 'color' of Colored has type <enum 'Color'>"),
+        (FileSink[Any](path, schema="n lon"), SchemaError, "'n lon' is not a schema"),
+        (FileSink[Any](path, schema="int"), SchemaError, "'int' is not a schema of columns but int."),
+        (FileSink[Any](path, schema=Pair, partition_by=["day"]), SchemaError, "partition_by names 'day', but the col"),
         (UnknownSink(), ConfigurationError, "has a type that the Spark runtime does not support."),
     ):
-        env = environment(spark, mode)
+        env = environment(spark, mode=mode)
         env.from_collection([1]).to_sink(sink).with_uid("sink")
         with pytest.raises(error) as refused:
             env.execute(checkpoint_location=None if mode is BATCH else checkpoint)
         assert str(refused.value).startswith(f"The sink Sink (uid 'sink'), defined at {__file__}:")
-        assert said in str(refused.value)
+        assert message in str(refused.value)

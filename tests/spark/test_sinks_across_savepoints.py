@@ -13,19 +13,18 @@ from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, Trigger
+from dsv2 import JobError, Trigger
 from dsv2.connectors.files import read_files
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import create_savepoint
 from tests.kafka_topics import Topics
-
-pytestmark = [pytest.mark.spark]
+from tests.numbering import Numbering
+from tests.spark.programs import environment
 
 NUMBERS = range(60)
 PER_BATCH = 10
@@ -36,17 +35,8 @@ class Counted(NamedTuple):
     nth: int
 
 
-class Counting(OneInputStreamProcessFunction[int, Counted]):
-    """Numbers the records of each key, which shows what is lost or repeated."""
-
-    keyed_fields = ("counts",)
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-
-    def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
-        self.counts[record % 7] = self.counts.get(record % 7, 0) + 1
-        output.collect(Counted(record, self.counts[record % 7]))
+def counted(key: int, number: int, nth: int) -> Counted:
+    return Counted(number, nth)
 
 
 EXPECTED = sorted(Counted(number, number // 7 + 1) for number in NUMBERS)
@@ -80,19 +70,19 @@ class Outputs:
     ) -> None:
         """Run until ``stop`` numbers have been read, or to the end."""
         items = [*NUMBERS] if stop is None else [*NUMBERS[:stop], Stop(), *NUMBERS[stop:]]
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.set_parallelism(parallelism)
+        env = environment(spark, parallelism)
         source = TestSource[int](items, records_per_batch=PER_BATCH)
         numbers = env.from_source(source).with_uid("numbers").with_parallelism(1)  # keeps the order of each key
-        counted = numbers.key_by(lambda number: number % 7, version=1).process(Counting()).with_uid("counting")
+        keyed = numbers.key_by(lambda number: number % 7, version=1)
+        numbered = keyed.process(Numbering(counted)).with_uid("counting")
         if "file" in sinks:
-            counted.to_sink(FileSink(self.folder / "out", schema=Counted)).with_uid("file")
+            numbered.to_sink(FileSink(self.folder / "out", schema=Counted)).with_uid("file")
         if "kafka" in sinks:
             kafka = KafkaSink[Counted](self._topics.bootstrap_servers, self._topic, encoded)
-            counted.to_sink(kafka).with_uid("kafka")
+            numbered.to_sink(kafka).with_uid("kafka")
         if "postgres" in sinks:
             table = PostgresSink[Counted](self._conninfo, "counted", ["number", "nth"])
-            counted.to_sink(table).with_uid("postgres")
+            numbered.to_sink(table).with_uid("postgres")
         env.execute(
             "counting",
             checkpoint_location=f"{self.folder}/{checkpoint}",

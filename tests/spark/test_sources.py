@@ -28,6 +28,8 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
+from tests.spark.programs import environment
+from tests.support import NoRows
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 
@@ -99,12 +101,6 @@ class See(OneInputStreamProcessFunction[Numbered, Seen]):
         ctx.metric_group.counter("ended").inc()
 
 
-def environment(spark: SparkSession, mode: RuntimeExecutionMode = STREAMING) -> ExecutionEnvironment:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(mode)
-    return env
-
-
 def options(mode: RuntimeExecutionMode, checkpoint: str) -> dict[str, Any]:
     return {"checkpoint_location": checkpoint} if mode is STREAMING else {}
 
@@ -130,8 +126,7 @@ def by_split(seen: Iterable[Seen]) -> dict[int, list[int]]:
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
 def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     frame = spark.createDataFrame(ORDERS, SCHEMA)
-    env = environment(spark, mode)
-    env.set_parallelism(2)
+    env = environment(spark, 2, mode)
     sinks: dict[type, CollectSink[Any]] = {}
     for record_type in (Order, Brief, dict, Row):
         sinks[record_type] = CollectSink()
@@ -159,7 +154,7 @@ def test_each_split_keeps_its_order_at_any_parallelism(
 ) -> None:
     # Each of the 7 splits has rows in each of the 5 partitions.
     frame = spark.range(0, 700, 1, 5).withColumn("split", F.col("id") % 7)
-    env = environment(spark, mode)
+    env = environment(spark, mode=mode)
     sinks = {p: see(env, frame, p, f"see-{p}", split_by="split", records_per_batch=250) for p in (1, 2, 4)}
     progress = env.execute("splits", **options(mode, checkpoint)).progress
     for parallelism, sink in sinks.items():
@@ -203,7 +198,7 @@ def test_shuffled_dataframe_loses_no_rows(spark: SparkSession, checkpoint: str) 
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
 def test_empty_dataframe_opens_and_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     frame = spark.range(0).withColumn("split", F.lit(0))
-    env = environment(spark, mode)
+    env = environment(spark, mode=mode)
     sink = see(env, frame, 2, "see", split_by="split")
     progress = env.execute("empty", **options(mode, checkpoint)).progress
     assert sink.results == []
@@ -276,12 +271,8 @@ def test_mismatched_dataframe_is_refused_before_the_start(spark: SparkSession, c
         assert not Path(checkpoint).exists()
 
 
-class LooksLikeADataFrame:
-    isStreaming = False  # noqa: N815 - Spark's name
-
-
 def test_object_that_resembles_a_dataframe_is_refused(spark: SparkSession) -> None:
-    env = environment(spark, BATCH)
-    env.from_dataframe(LooksLikeADataFrame(), dict).to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match="requires a Spark DataFrame, got LooksLikeADataFrame"):
+    env = environment(spark, mode=BATCH)
+    env.from_dataframe(NoRows(), dict).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match="requires a Spark DataFrame, got NoRows"):
         env.execute()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
 from tests.durations import LONG, ms
 from tests.spans import Span, Spans
+from tests.spark.programs import environment
+from tests.support import wait_until
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 FOREVER = 600.0
@@ -42,33 +43,21 @@ class Blocks(OneInputStreamProcessFunction[int, int]):
 def build(
     spark: SparkSession, function: Any, mode: RuntimeExecutionMode = STREAMING
 ) -> tuple[ExecutionEnvironment, CollectSink[int]]:
-    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
-    env.set_parallelism(2)
-    env.set_execution_mode(mode)
+    env, sink = environment(spark, 2, mode), CollectSink[int]()
     numbers = env.from_source(DataGeneratorSource(abs, count=10)).with_uid("numbers")
     numbers.key_by(lambda number: number % 2).process(function).with_uid("blocks").to_sink(sink).with_uid("out")
     return env, sink
-
-
-def wait_for(file: Path) -> None:
-    deadline = time.monotonic() + LONG
-    while not file.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def status_of(job: JobHandle) -> JobStatus:
     return job.status
 
 
-@pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_blocking_callback_is_interrupted_and_named(
-    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
-) -> None:
-    env, _ = build(spark, Blocks(tmp_path), mode)
+def test_blocking_callback_is_interrupted_and_named(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    env, _ = build(spark, Blocks(tmp_path))
     env.set_callback_timeout(ms(500))
     with pytest.raises(UserFunctionError, match="CallbackTimeout: the callback did not return within 500 ms") as found:
-        env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
+        env.execute(checkpoint_location=checkpoint)
     error = found.value
     assert (error.operator, error.callback) == ("KeyedProcess (uid 'blocks')", "process_record")
     assert (error.key, error.record) == ("1", "7")
@@ -87,7 +76,7 @@ def test_stuck_job_is_reported_and_can_be_cancelled(
     monkeypatch.setattr(job_waiting, "_FIRST_LOG_SECONDS", 0.1)
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
-    wait_for(tmp_path / "reached")
+    wait_until((tmp_path / "reached").exists)
     job.stop(timeout=timedelta(seconds=2.0))
     assert status_of(job) is JobStatus.STOPPED
     assert job.exception() is None
@@ -124,7 +113,7 @@ def test_blocking_sink_on_the_driver_is_named(
         entered.set()
         assert opened.wait(LONG)
 
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = environment(spark)
     env.from_source(DataGeneratorSource(abs, count=None)).to_sink(ForeachBatchSink(block)).with_uid("out")
     job = env.execute_async("stuck", checkpoint_location=checkpoint)
     assert entered.wait(LONG)
@@ -145,29 +134,21 @@ class Gone(Spans):
 
 
 def from_spans(spark: SparkSession) -> ExecutionEnvironment:
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = environment(spark)
     env.from_source(Gone({"a": 3})).with_uid("gone").to_sink(CollectSink())
     return env
 
 
-@pytest.mark.parametrize(
-    ("new_env", "parts"),
-    [
-        (
-            lambda spark: build(spark, leave)[0],
-            ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"],
-        ),
-        (
-            lambda spark: build(spark, leave, BATCH)[0],
-            ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"],
-        ),
-        (from_spans, ["the Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]),
-    ],
-)
-def test_lost_process_is_named(
-    spark: SparkSession, checkpoint: str, new_env: Callable[[SparkSession], ExecutionEnvironment], parts: list[str]
-) -> None:
-    env = new_env(spark)
-    with pytest.raises(JobError) as failed:
-        env.execute("gone", checkpoint_location=checkpoint if env.execution_mode is STREAMING else None)
-    assert [part for part in parts if part not in str(failed.value)] == []
+LOST_WORKER = ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"]
+LOST_PLANNER = ["the Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_lost_process_is_named(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+    cases = [(build(spark, leave, mode)[0], LOST_WORKER)]
+    if mode is STREAMING:
+        cases.append((from_spans(spark), LOST_PLANNER))
+    for env, parts in cases:
+        with pytest.raises(JobError) as failed:
+            env.execute("gone", checkpoint_location=f"{checkpoint}-{len(parts[0])}" if mode is STREAMING else None)
+        assert [part for part in parts if part not in str(failed.value)] == []

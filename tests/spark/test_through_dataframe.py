@@ -12,13 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError, UserFunctionError
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.model.context import Collector, PartitionedContext
-from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint, through_dataframe
+from tests.numbering import Numbering
 
-COUNT = StateDeclarations.value_state("count", int, default=0)
 INPUT = [*range(6), Stop(), *range(6, 12), Stop(), *range(12, 18), Stop(), *range(18, 24)]
 
 
@@ -40,24 +37,12 @@ class Result(NamedTuple):
     counts: tuple[int, int]
 
 
-class CountFirst(OneInputStreamProcessFunction[int, Counted]):
-    def uses_states(self) -> list[StateDeclaration]:
-        return [COUNT]
-
-    def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
-        count = ctx.state_manager.get_state(COUNT)
-        count.update(count.value() + 1)
-        output.collect(Counted("abc"[record % 3], record, count.value()))
+def first(key: int, number: int, nth: int) -> Counted:
+    return Counted("abc"[key], number, nth)
 
 
-class CountAgain(OneInputStreamProcessFunction[Named, Result]):
-    def uses_states(self) -> list[StateDeclaration]:
-        return [COUNT]
-
-    def process_record(self, record: Named, output: Collector[Result], ctx: PartitionedContext[Result]) -> None:
-        count = ctx.state_manager.get_state(COUNT)
-        count.update(count.value() + 1)
-        output.collect(Result(record.name, record.number, (record.times, count.value())))
+def second(key: str, record: Named, nth: int) -> Result:
+    return Result(key, record.number, (record.times, nth))
 
 
 def remainder(number: int) -> int:
@@ -96,9 +81,9 @@ def run(
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     env.set_parallelism(parallelism)
     numbers = env.from_source(TestSource[int](INPUT)).with_uid("numbers").key_by(remainder)
-    counted = numbers.process(CountFirst()).with_uid("first")
+    counted = numbers.process(Numbering(first)).with_uid("first")
     named = through_dataframe(env, counted, transform, Counted, Named).with_uid("named")
-    results = named.key_by(name).process(CountAgain()).with_uid("second")
+    results = named.key_by(name).process(Numbering(second)).with_uid("second")
 
     def check(result: Result) -> Result:
         if fails:
@@ -163,7 +148,7 @@ EXACTLY_ONCE = "must read the given DataFrame exactly once, and no other stream"
 
 
 @pytest.mark.parametrize(
-    ("transform", "told"),
+    ("transform", "message"),
     [
         (lambda rows: rows.groupBy("key").count(), NEEDS_WATERMARK),
         (lambda rows: rows.orderBy("number"), "Sorting is not supported on streaming"),
@@ -181,11 +166,11 @@ EXACTLY_ONCE = "must read the given DataFrame exactly once, and no other stream"
     ],
 )
 def test_what_spark_does_not_support_is_refused_before_the_start(
-    spark: SparkSession, tmp_path: Path, transform: Any, told: str
+    spark: SparkSession, tmp_path: Path, transform: Any, message: str
 ) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     rows = env.from_collection([Counted("a", 1, 1)]).with_uid("rows")
     through_dataframe(env, rows, transform, Counted, dict).with_uid("df").to_sink(CollectSink())
-    with pytest.raises(PlanError, match=told):
+    with pytest.raises(PlanError, match=message):
         env.execute("refused", checkpoint_location=str(tmp_path), trigger=Trigger.available_now())
     assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,10 @@
-"""Time on Spark: timers and idleness without data, across restarts, and the test source with interruptions."""
+"""Time on Spark: timers and expiry without data, across restarts, and the test source with interruptions."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.jobs.watermark_report import Cause
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG, ms
@@ -111,8 +110,8 @@ def batch_times(job: JobHandle) -> list[int]:
 
 @pytest.mark.parametrize(
     ("alarmed", "layout"),
-    [(alarmed, StateLayout.BLOB), (alarmed, StateLayout.MAP), (alarmed_in_event_time, StateLayout.BLOB)],
-    ids=["processing time", "processing time, in maps", "event time by clock"],
+    [(alarmed, StateLayout.MAP), (alarmed_in_event_time, StateLayout.BLOB)],
+    ids=["processing time", "event time by clock"],
 )
 def test_job_without_data_fires_its_timers_on_time(
     spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any], layout: StateLayout
@@ -135,38 +134,49 @@ def test_job_without_data_fires_its_timers_on_time(
         assert len([time for time in times if timestamp <= time < now]) <= 1, "it fires in the first one that may"
 
 
-class Idle(OneInputStreamProcessFunction[int, Any]):
-    """Emits the time signals that it receives."""
+LOAD = new_builder("load").type_long().combine_function_max().expire_after(ms(SOON_MS)).build()
+OF_USER = new_builder("of user").type_long().combine_function_max().expire_after(ms(SOON_MS)).per_key(int).build()
+
+
+class Emit(OneInputStreamProcessFunction[int, int]):
+    """Emits each record as a watermark: of all, and of user 7."""
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [LOAD, OF_USER]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        manager = ctx.non_partitioned_context.watermark_manager
+        manager.emit_watermark(LOAD.new_watermark(record))
+        manager.emit_watermark(OF_USER.new_watermark(record, key=7))
+
+
+class Watch(OneInputStreamProcessFunction[int, Any]):
+    """Emits the watermarks that it receives."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
 
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect((watermark.identifier.removeprefix("BUILTIN_API_"), watermark.value))
+        output.collect(("all", watermark.value))
         return WatermarkHandlingResult.PEEK
 
+    def on_key_watermark(self, watermark: KeyedWatermark, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, watermark.value))
 
-def test_generator_without_data_emits_and_becomes_idle(spark: SparkSession, checkpoint: str) -> None:
-    builder = EventTimeExtension.new_watermark_generator_builder(int)
-    builder.periodic_watermark(timedelta(seconds=1)).with_idleness(timedelta(seconds=2))
-    generator = builder.build_as_process_function()
-    last = [("EVENT_TIME", 8), ("EVENT_TIME_IDLE", True)]
-    sink = Await(lambda records: records[-2:] == last)
 
-    def listen(stream: Any) -> Any:
-        return stream.with_parallelism(1).process(generator).with_parallelism(1).global_().process(Idle())
+def test_watermarks_expire_without_data(spark: SparkSession, checkpoint: str) -> None:
+    """The first subtask sends 20, the second one 10 half a second later. Then nothing arrives."""
+    sink = Await(lambda records: len(records) == 4)
 
-    trigger = Trigger.processing_time(ms(INTERVAL_MS))
-    job = start(spark, checkpoint, [5, Pause(ms(200)), 9, QUIET], listen, ForeachBatchSink(sink), trigger=trigger)
+    def watched(stream: Any) -> Any:
+        return stream.process(Emit()).key_by(int).process(Watch()).with_parallelism(1)
+
+    trigger, items = Trigger.processing_time(ms(INTERVAL_MS)), [20, Pause(ms(500)), 10, QUIET]
+    job = start(spark, checkpoint, items, watched, ForeachBatchSink(sink), StateLayout.MAP, trigger=trigger)
     try:
-        heard = sink.wait()
+        assert sorted(sink.wait(), key=str) == [("all", 10), ("all", 20), (7, 10), (7, 20)]
     finally:
         job.stop()
-    assert [operator.cause for operator in job.watermarks().operators] == [Cause.IDLE]
-    # A micro-batch that takes longer than the idleness makes the generator idle before it gets the next number.
-    times = [value for name, value in heard if name == "EVENT_TIME"]
-    idle = [value for name, value in heard if name == "EVENT_TIME_IDLE"]
-    assert times in ([8], [4, 8])
-    assert idle == [number % 2 == 0 for number in range(len(idle))]
+    assert [value for of, value in sink.records if of == 7] == [20, 10]
 
 
 class Both(OneInputEventTimeStreamProcessFunction[int, Any]):

@@ -16,6 +16,7 @@ from dsv2.model import RecordPosition
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from tests.spark.programs import environment
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 LINES = ["1", "2", "three", "four", "5", "six", "300", "seven", "8"]
@@ -52,8 +53,7 @@ class Job:
         (folder / "in" / "numbers.txt").write_text("".join(f"{line}\n" for line in LINES))
 
     def run(self, policy: ErrorPolicy | None = None, words: dict[str, int] | None = None, **options: Any) -> None:
-        env = ExecutionEnvironment.get_instance(spark=self.spark)
-        env.set_parallelism(2)
+        env = environment(self.spark, 2)
         source = FilesSource(self.folder / "in", text_lines(str), bytes_per_batch=12)
         added = env.from_source(source).with_uid("lines").map(str.strip).key_by(one_key).process(Add(words or {}))
         added.with_uid("add").with_error_policy(policy or ErrorPolicy())
@@ -109,8 +109,7 @@ class Refuse(OneInputStreamProcessFunction[int, int]):
 
 
 def refusing(spark: SparkSession) -> ExecutionEnvironment:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_parallelism(2)
+    env = environment(spark, 2)
     numbers = env.from_source(DataGeneratorSource(lambda index: index * 10, count=9, records_per_batch=5))
     numbers.with_uid("numbers").process(Refuse()).with_uid("refuse").to_sink(CollectSink())
     return env

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
+from dsv2 import JobError, RuntimeExecutionMode
 from dsv2.errors import SerializationError
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from tests.conformance.functions import Pass
+from tests.spark.programs import environment
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 
@@ -43,7 +44,7 @@ def test_unpicklable_objects_are_refused_before_the_start(spark: SparkSession, c
         (lambda s: s.map(lambda item: spark.range(item.value)), "cannot be pickled"),
     ]
     for build, said in builds:
-        env = ExecutionEnvironment.get_instance(spark=spark)
+        env = environment(spark)
         build(env.from_collection(ITEMS)).to_sink(CollectSink())
         with pytest.raises(SerializationError, match=said) as refused:
             env.execute("unpicklable", checkpoint_location=checkpoint)
@@ -59,8 +60,7 @@ def with_a_lock(item: Item) -> Item | tuple[Item, Any]:
 def test_unserializable_record_names_its_emitter(
     spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode
 ) -> None:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(mode)
+    env = environment(spark, mode=mode)
     items = env.from_collection(ITEMS)
     # The second of two functions in one subtask.
     items.map(lambda item: item).with_uid("first").map(with_a_lock).with_uid("second").with_name("Lock").to_sink(
@@ -82,8 +82,7 @@ def test_module_missing_in_workers_is_named(
     (tmp_path / "only_here.py").write_text("def same(record):\n    return record\n")
     monkeypatch.syspath_prepend(tmp_path)  # of this process; workers already have their path
     same = importlib.import_module("only_here").same
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.set_execution_mode(mode)
+    env = environment(spark, mode=mode)
     env.from_source(DataGeneratorSource(same, count=2)).to_sink(CollectSink())
     with pytest.raises(JobError, match="cannot import a module: No module named 'only_here'") as failed:
         env.execute("lost", checkpoint_location=checkpoint if mode is STREAMING else None)

@@ -269,6 +269,11 @@ class TestSavepoints:
         with pytest.raises(ConfigurationError, match=r"it is of the job local-.*and the savepoint of local-"):
             Savepoint.open(own.savepoint).edit().replay(DeadLetters.open(first.letters).letters)
 
+    def test_unsigned_letters_of_a_signed_job(self, first: Run) -> None:
+        letters = DeadLetters.open(first.letters).letters
+        with pytest.raises(CorruptDataError, match=r"Letter 0\.0\..* is not signed, and the job has a key"):
+            Savepoint.open(first.savepoint).edit().replay(letters[:1], state_key=b"k" * 32)
+
 
 class Rules(TwoInputBroadcastStreamProcessFunction[int, int, int]):
     """Fails for each rule."""

@@ -307,7 +307,9 @@ def test_value_that_would_change_is_refused_with_its_field(tmp_path: Path, kind:
     [
         ({"schema": int}, "has no fields"),
         ({"schema": Sale, "partition_by": ["size"]}, "partition_by names 'size'"),
+        ({"schema": "a int", "partition_by": ["a"]}, "partition_by names all columns"),
         ({"schema": "a map<string,int>, b int", "partition_by": ["a"]}, "which is map"),
+        ({"schema": "a timestamp, b int", "partition_by": ["a"]}, "which is timestamp"),
         ({"schema": "_a int, b int", "partition_by": ["_a"]}, "readers skip folders whose names begin with '_'"),
         ({"schema": "x int, X int"}, "The columns 'x' and 'X' are the same for readers that ignore upper"),
         ({"schema": "x int, x int", "format": "json"}, "The columns 'x' and 'x' are the same"),
