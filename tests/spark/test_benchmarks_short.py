@@ -138,6 +138,15 @@ def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     assert total == pytest.approx(sum(took for _, took in parts))
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "rows", "verdicts"),
+    [("state", [4, 1, 1, 2], 6), ("savepoint", [1, 1], 4), ("vectorised", [4], 1)],  # the last compares results itself
+)
+def test_others(process: ProgramProcess, tmp_path: Path, name: str, rows: list[int], verdicts: int) -> None:
+    check(run_short(process, name, tmp_path), rows=rows, verdicts=verdicts)
+
+
 def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "transit", tmp_path)
     check(report, rows=[6, 6, 2], verdicts=4)
@@ -150,29 +159,11 @@ def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_state(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "state", tmp_path)
-    check(report, rows=[4, 1, 1, 2], verdicts=6)
-
-
-@pytest.mark.nightly
-def test_savepoint(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "savepoint", tmp_path)
-    check(report, rows=[1, 1], verdicts=4)
-
-
-@pytest.mark.nightly
 def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "async_calls", tmp_path)
     check(report, rows=[4], verdicts=2)
     rates = {row[0]: row[2] for row in report["tables"][0]["rows"]}
     assert min(rates["ordered"], rates["unordered"]) > 20 * rates["one at a time"]
-
-
-@pytest.mark.nightly
-def test_vectorised(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "vectorised", tmp_path)
-    check(report, rows=[4], verdicts=1)  # it compares the results itself
 
 
 @pytest.mark.nightly
