@@ -32,7 +32,7 @@ from benchmarks.common.contest import WARM_UP, Measured, compare, run_dsv2
 from benchmarks.common.measure import checkpoint
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, Trigger
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.model import RecordBatch
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, Portion, RoundRobinSplitAssigner, SplitSource, WatermarkStrategy
@@ -163,8 +163,8 @@ def environment(spark: SparkSession) -> ExecutionEnvironment:
 
 def count_in_windows(readings: NonKeyedPartitionStream[Reading], window_ms: int, counts: dict[int, int]) -> None:
     """Add windows per key. ``counts`` gets the number of readings in the results of each micro-batch."""
-    window = reduce(WindowStrategy.tumbling(timedelta(milliseconds=window_ms)), together)
-    results = readings.key_by(key_of).process(window).with_uid("windows")
+    size = WindowStrategy.tumbling(timedelta(milliseconds=window_ms))
+    results = readings.key_by(key_of).window(size).reduce(together).with_uid("windows")
     results.to_sink(ForeachBatchSink(lambda records, batch: counts.update({batch: sum(n for _, _, n in records)})))
 
 

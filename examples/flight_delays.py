@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowContext, WindowStrategy, aggregate, with_late_output
+from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import AggregateFunction
@@ -88,7 +88,9 @@ def daily_delays(
         flights.process(generator)
         .with_parallelism(1)
         .key_by(lambda flight: flight.carrier)
-        .process(with_late_output(aggregate(days, AddDelays(), of_day), LATE))
+        .window(days)
+        .with_late_output(LATE)
+        .aggregate(AddDelays(), of_day)
         .with_uid("delays")
     )
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension, EventTimeExtractor
 from dsv2.extension.join import JoinType, interval_join
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
@@ -86,7 +86,7 @@ def by_visibility(flights: NonKeyedPartitionStream[FlightInWeather]) -> NonKeyed
 
     alone = flights.map(of_one_flight)
     by_sight = alone.key_by(lambda one: (one.origin, one.sight))
-    return by_sight.process(reduce(WindowStrategy.global_(), add)).with_uid("by sight")
+    return by_sight.window(WindowStrategy.global_()).reduce(add).with_uid("by sight")
 
 
 def of_one_flight(seen: FlightInWeather) -> InWeather:

@@ -17,7 +17,6 @@ from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
     WindowStrategy,
-    window,
 )
 from dsv2.sinks import CollectSink
 from examples.console import format_time
@@ -53,8 +52,9 @@ class CountSalesInWindow(OneInputWindowStreamProcessFunction[Order, WindowSales]
 def count_sales_in_windows(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[WindowSales]:
     """Compute the sales of each product by hour. Hours without sales are omitted."""
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
-    hourly = window(WindowStrategy.tumbling(timedelta(hours=1)), CountSalesInWindow())
-    return orders.process(generator).key_by(lambda order: order.product).process(hourly).with_uid("sales in windows")
+    by_product = orders.process(generator).key_by(lambda order: order.product)
+    hourly = by_product.window(WindowStrategy.tumbling(timedelta(hours=1)))
+    return hourly.process(CountSalesInWindow()).with_uid("sales in windows")
 
 
 def time_of(order: Order) -> int:

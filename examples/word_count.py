@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -87,7 +87,7 @@ def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedP
         return WordCount(so_far.word, so_far.total + new.total)
 
     words = lines.process(tokenize).key_by(lambda count: count.word)
-    return words.process(reduce(WindowStrategy.global_(), add)).with_uid("count at the end")
+    return words.window(WindowStrategy.global_()).reduce(add).with_uid("count at the end")
 
 
 def pipeline(env: ExecutionEnvironment, callables: bool = False) -> None:

@@ -18,7 +18,7 @@ from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, OutputTag
 from dsv2.aggregates import Part
 from dsv2.checkpoint.description import describe
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -232,7 +232,7 @@ def two_outputs(env: Any, stream: Any, program: Program) -> Any:
 def windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), WindowRecorder()))
+    return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(20))).process(WindowRecorder())
 
 
 def union(env: Any, stream: Any, program: Program, *added: int) -> Any:
@@ -248,7 +248,7 @@ def longer_union(env: Any, stream: Any, program: Program) -> Any:
 def longer_windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(30)), WindowRecorder()))
+    return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(30))).process(WindowRecorder())
 
 
 def aggregates(kind: type, *, windowed: bool = False, **parts: Part) -> Callable[[Any, Any, Program], Any]:

@@ -25,7 +25,7 @@ from dsv2 import (
     new_builder,
 )
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import OneInputWindowContext, OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowContext, OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
@@ -105,8 +105,8 @@ def pipeline(env: ExecutionEnvironment) -> None:
         .with_uid("reserve")
         .with_error_policy(ErrorPolicy().retry(ConnectionError, times=3).skip(ValueError, KeyError))
     )
-    hours = window(WindowStrategy.tumbling(timedelta(hours=1)), Hourly())
-    hourly = reserved.process(time).with_uid("time").key_by(lambda order: order.product).process(hours)
+    hours = WindowStrategy.tumbling(timedelta(hours=1))
+    hourly = reserved.process(time).with_uid("time").key_by(lambda order: order.product).window(hours).process(Hourly())
     hourly.with_uid("hourly").with_parallelism(3).to_sink(FileSink("out", schema="total string")).with_uid("totals")
 
 

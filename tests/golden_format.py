@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dsv2 import ExecutionEnvironment
 from dsv2.base.clock import Clock
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION
@@ -104,7 +104,7 @@ def plan_of_job() -> Plan:
     env = ExecutionEnvironment.get_instance("local")
     orders = env.from_source(CollectionSource(FIRST, records_per_batch=2), "orders").with_uid("orders")
     orders.key_by(article_of).process(Keep()).with_uid("keep").to_sink(CollectSink()).with_uid("kept")
-    windows = orders.key_by(article_of).process(window(BY_CLOCK, Sum())).with_uid("windows")
+    windows = orders.key_by(article_of).window(BY_CLOCK).process(Sum()).with_uid("windows")
     windows.to_sink(CollectSink()).with_uid("windowed")
     env.from_source(Spans({"x": 5, "y": 4}, limit=3), "spans").with_uid("spans").to_sink(CollectSink()).with_uid(
         "spanned"

@@ -14,7 +14,8 @@ from dsv2.checkpoint.record import RECORD_VERSION
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join, window_join
-from dsv2.extension.window import CountTrigger, DeltaTrigger, WindowStrategy, aggregate, reduce, window
+from dsv2.extension.window import CountTrigger, DeltaTrigger, WindowStrategy
+from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of
@@ -112,14 +113,14 @@ class _Job:
 
     def add_windows(self) -> None:
         for uid, function in (
-            ("windows", window(WindowStrategy.sliding(ms(30), ms(10)), WindowRecorder())),
-            ("window states", window(WindowStrategy.tumbling(ms(50)), StatefulWindowRecorder())),
-            ("sessions", reduce(WindowStrategy.session(ms(8)), max)),
-            ("count windows", window(WindowStrategy.count(5), WindowRecorder())),
-            ("fired", aggregate(WindowStrategy.global_().with_trigger(CountTrigger(4)), _COUNT)),
+            ("windows", windowed(WindowStrategy.sliding(ms(30), ms(10)), WindowRecorder())),
+            ("window states", windowed(WindowStrategy.tumbling(ms(50)), StatefulWindowRecorder())),
+            ("sessions", reduced(WindowStrategy.session(ms(8)), max)),
+            ("count windows", windowed(WindowStrategy.count(5), WindowRecorder())),
+            ("fired", aggregated(WindowStrategy.global_().with_trigger(CountTrigger(4)), _COUNT)),
             (
                 "purged",
-                window(WindowStrategy.tumbling(ms(50)).with_trigger(DeltaTrigger(20, distance)), WindowRecorder()),
+                windowed(WindowStrategy.tumbling(ms(50)).with_trigger(DeltaTrigger(20, distance)), WindowRecorder()),
             ),
         ):
             self._end(self._keyed_times.process(function), uid)

@@ -1,7 +1,6 @@
 """Streams, to which pipelines add operators, and the handles on these operators."""
 
 from dsv2.graph import WaitForBroadcast
-from dsv2.streams.aggregates import WindowedStream
 from dsv2.streams.configurable import ProcessConfigurable
 from dsv2.streams.kinds import (
     BroadcastStream,
@@ -16,6 +15,7 @@ from dsv2.streams.kinds import (
     TwoStreams,
 )
 from dsv2.streams.outputs import ConfiguredSink
+from dsv2.streams.windowed_streams import GlobalWindowedStream, KeyedWindowedStream, NonKeyedWindowedStream
 
 __all__ = (
     "BroadcastStream",
@@ -24,12 +24,14 @@ __all__ = (
     "ConfiguredSink",
     "ConfiguredStream",
     "GlobalStream",
+    "GlobalWindowedStream",
     "KeyedPartitionStream",
+    "KeyedWindowedStream",
     "NonKeyedPartitionStream",
+    "NonKeyedWindowedStream",
     "ProcessConfigurable",
     "TwoGlobalStreams",
     "TwoKeyedStreams",
     "TwoStreams",
     "WaitForBroadcast",
-    "WindowedStream",
 )

@@ -41,7 +41,7 @@ def one_input(function: Any) -> OneInput[Any, Any]:
     if isinstance(function, ProcessFunction):
         raise PlanError(
             f"process at {caller_location()} takes a one-input or two-output function, not "
-            f"{type(function).__name__}. Wrap a window function: window(strategy, function)."
+            f"{type(function).__name__}. A window function requires windows: window(strategy).process(function)."
         )
     if isinstance(function, type) or not takes(function, 3):
         hint = " (an instance, not the class)" if isinstance(function, type) else ""

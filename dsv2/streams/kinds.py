@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from dsv2.base.callables import takes
 from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import PlanError
+from dsv2.extension.window.strategy import GlobalWindowStrategy, WindowStrategy
 from dsv2.functions import (
     OneInput,
     TwoInputBroadcastStreamProcessFunction,
@@ -37,6 +38,7 @@ from dsv2.streams.arguments import (
 from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
 from dsv2.streams.operators import GlobalOperators, RecordOperators, StreamOperators
 from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
+from dsv2.streams.windowed_streams import GlobalWindowedStream, KeyedWindowedStream, NonKeyedWindowedStream
 
 K = TypeVar("K", bound=Hashable)
 NK = TypeVar("NK", bound=Hashable)
@@ -152,6 +154,13 @@ class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Gener
             require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
         return ConfiguredStream[Any](self._builder, ref)
+
+    def window(self, strategy: GlobalWindowStrategy) -> NonKeyedWindowedStream[T_co]:
+        """Collect the records of each subtask in one window: ``WindowStrategy.global_()``, also with a trigger.
+
+        Other windows require a keyed or a global stream.
+        """
+        return NonKeyedWindowedStream(self, strategy)
 
 
 class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[K, T_co]):
@@ -275,6 +284,10 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[
         )
         return _keyed_result(self._builder, ref)
 
+    def window(self, strategy: WindowStrategy) -> KeyedWindowedStream[K, T_co]:
+        """Divide the records of each key into windows."""
+        return KeyedWindowedStream(self, strategy)
+
 
 class GlobalStream(PartitionableStream[T_co], GlobalOperators[T_co], GlobalAggregates[T_co], Generic[T_co]):
     """A stream with one partition. Its operators have parallelism 1."""
@@ -307,6 +320,10 @@ class GlobalStream(PartitionableStream[T_co], GlobalOperators[T_co], GlobalAggre
         require(function, TwoInputNonBroadcastStreamProcessFunction)
         ref = self._add(OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref)
         return ConfiguredGlobalStream(self._builder, ref)
+
+    def window(self, strategy: WindowStrategy) -> GlobalWindowedStream[T_co]:
+        """Divide the records into windows."""
+        return GlobalWindowedStream(self, strategy)
 
 
 class BroadcastStream(Stream[T_co], Generic[T_co]):

@@ -16,7 +16,7 @@ import numpy as np
 
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowContext, WindowStrategy, aggregate
+from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
@@ -261,11 +261,14 @@ def in_windows(
         given = [Item("a", 100), Item("a", time), Item("a", 200)]
         generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
         timed: Any = env.from_source(CollectionSource(given)).with_uid("source").with_parallelism(1).process(generator)
-        counting = aggregate(
-            WindowStrategy.tumbling(timedelta(seconds=1)), aggregate_of(int, count_one, int), emit_count
+        seconds = (
+            timed.with_uid("time")
+            .with_parallelism(1)
+            .key_by(own_key)
+            .window(WindowStrategy.tumbling(timedelta(seconds=1)))
         )
         sink = CollectSink[Any]()
-        timed.with_uid("time").with_parallelism(1).key_by(own_key).process(counting).with_uid("poison").to_sink(sink)
+        seconds.aggregate(aggregate_of(int, count_one, int), emit_count).with_uid("poison").to_sink(sink)
         return sink, Counter([repr((0, 2)), "an error" if start is None else repr((start, 1))])
 
     return build

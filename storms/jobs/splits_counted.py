@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, JobHandle, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowContext, WindowStrategy, aggregate
+from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
@@ -86,7 +86,7 @@ def start(spark: SparkSession, folder: str, layout: str = "blob") -> JobHandle:
         FileSink(f"{folder}/counted", schema=Counted)
     ).with_uid("counted")
     tumbling = WindowStrategy.tumbling(timedelta(milliseconds=WINDOW))
-    keyed.process(aggregate(tumbling, aggregate_of(int, count_one, int), as_window)).with_uid("windows").to_sink(
+    keyed.window(tumbling).aggregate(aggregate_of(int, count_one, int), as_window).with_uid("windows").to_sink(
         FileSink(f"{folder}/windows", schema=Window)
     ).with_uid("windows-sink")
     return env.execute_async("splits counted", checkpoint_location=f"{folder}/checkpoint")

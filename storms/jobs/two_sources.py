@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowContext, WindowStrategy, aggregate
+from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
@@ -155,7 +155,7 @@ def run(spark: SparkSession, folder: str, layout: str = "blob", records: str = s
     windows = seen.filter(is_of_a_part).with_uid("parts").key_by(key_of)
     collected = CollectSink[Seen]()
     seen.to_sink(FileSink(f"{folder}/seen", schema=Seen)).with_uid("seen")
-    windows.process(aggregate(tumbling, counting, as_window)).with_uid("windows").to_sink(
+    windows.window(tumbling).aggregate(counting, as_window).with_uid("windows").to_sink(
         FileSink(f"{folder}/windows", format="json", schema=Window)
     ).with_uid("windows-sink")
     seen.global_().process(CountAll(Gate(folder, "count"))).with_uid("count").to_sink(

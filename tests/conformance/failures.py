@@ -8,7 +8,7 @@ from typing import Any
 from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join, join, window_join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -160,7 +160,7 @@ def _in_time(callback: str, env: ExecutionEnvironment) -> Any:
 
 
 def _in_window(callback: str, env: ExecutionEnvironment) -> Any:
-    return by3(env).process(window(GLOBAL, FailingWindow(callback)))  # here
+    return by3(env).window(GLOBAL).process(FailingWindow(callback))  # here
 
 
 def _generator() -> OneInputStreamProcessFunction[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult
@@ -153,7 +153,7 @@ FAILURES = (
     ),
     Failure(
         "window-without-timestamp",
-        lambda env: by3(env, times_but_of_seven).process(reduce(TEN, max)),  # here
+        lambda env: by3(env, times_but_of_seven).window(TEN).reduce(max),  # here
         *(CONTRACT, KEYED),
         key="1",
     ),
@@ -166,7 +166,7 @@ FAILURES = (
     Failure("event-timer-without-key", lambda env: numbers(env).process(EventTimer()), CONTRACT),  # here
     Failure(
         "undeclared-window-state",
-        lambda env: by3(env).process(window(GLOBAL, UndeclaredWindowState())),  # here
+        lambda env: by3(env).window(GLOBAL).process(UndeclaredWindowState()),  # here
         *(STATE, KEYED, "on_trigger", None, "1"),
     ),
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.watermark import (
     LongWatermarkDeclaration,
     Watermark,
@@ -128,7 +128,7 @@ class WindowsBehindTimers(Program):
     def build(self, p: Pipeline) -> None:
         timed = in_order(p, 1, 9, 12, 25).process(FlinkGenerator(itself)).with_parallelism(1)
         reminded = timed.key_by(one_key).process(Remind())
-        p.collect(reminded.key_by(one_key).process(window(TEN, WindowRecorder())))
+        p.collect(reminded.key_by(one_key).window(TEN).process(WindowRecorder()))
 
     def check(self, run: Run) -> None:
         spans = ((0, 10, (1, 9)), (10, 20, (12,)), (20, 30, (25,)))
@@ -145,7 +145,7 @@ class ShortPeriodicInput(Program):
     def build(self, p: Pipeline) -> None:
         generator = EventTimeExtension.new_watermark_generator_builder(itself).build_as_process_function()
         timed = p.source(NUMBERS).process(generator)
-        p.collect(timed.key_by(mod3).process(window(WindowStrategy.tumbling(ms(100)), WindowRecorder())), "windows")
+        p.collect(timed.key_by(mod3).window(WindowStrategy.tumbling(ms(100))).process(WindowRecorder()), "windows")
         p.collect(timed.key_by(mod3).process(TheEnd()), "end")
 
     def check(self, run: Run) -> None:
@@ -193,7 +193,7 @@ class HooksOfWindowFunctions(Program):
     def build(self, p: Pipeline) -> None:
         marked = in_order(p, 1, 12).process(Sender(MARKED, among(1))).with_parallelism(1)
         timed = marked.process(FlinkGenerator(itself)).with_parallelism(1)
-        fired = timed.key_by(one_key).process(window(TEN, Announcing(Diary(p.folder, "diary"))))
+        fired = timed.key_by(one_key).window(TEN).process(Announcing(Diary(p.folder, "diary")))
         p.collect(fired.global_().process(Recorder()).second)
 
     def check(self, run: Run) -> None:
@@ -216,7 +216,7 @@ class WindowsThatNobodyReads(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = in_order(p, 1, 12).process(FlinkGenerator(itself)).with_parallelism(1)
-        timed.global_().process(window(TEN, Counting())).with_uid(p.uid("unread"))
+        timed.global_().window(TEN).process(Counting()).with_uid(p.uid("unread"))
 
     def check(self, run: Run) -> None:
         assert run.progress("unread").counters == {"fired": 2}
@@ -234,7 +234,7 @@ class LateForOneSide(Program):
             for times in ((15, 2), (1, 12, 15))
         )
         strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50))
-        p.collect(left.connect_and_process(right, window(strategy, TwoInputWindowRecorder())))
+        p.collect(left.window(strategy).connect_and_process(right, TwoInputWindowRecorder()))
 
     def check(self, run: Run) -> None:
         fired = [event[4:] for event in run.out() if event[:4] == ("trigger", 0, 0, 10)]

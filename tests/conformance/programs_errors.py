@@ -6,7 +6,7 @@ from typing import Any
 
 from dsv2 import Collector, DeadLetter, ErrorPolicy, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -222,10 +222,10 @@ class TimersAndWindows(Program):
     def build(self, p: Pipeline) -> None:
         timed = p.source(NUMBERS, 1).process(FlinkGenerator(int)).with_parallelism(1).key_by(mod3)
         p.collect(timed.process(FailsOnTimers()).with_error_policy(SKIP), "timers")
-        windowed = timed.process(window(WindowStrategy.tumbling(ms(6)), FailsInWindows())).with_error_policy(LETTERS)
+        windowed = timed.window(WindowStrategy.tumbling(ms(6))).process(FailsInWindows()).with_error_policy(LETTERS)
         p.collect(windowed, "windows")
         p.collect(windowed.dead_letters(object).map(callback_of), "letters")
-        sessions = timed.process(window(WindowStrategy.session(ms(4)), FailsInWindows())).with_error_policy(SKIP)
+        sessions = timed.window(WindowStrategy.session(ms(4))).process(FailsInWindows()).with_error_policy(SKIP)
         p.collect(sessions, "sessions")
 
     def check(self, run: Run) -> None:

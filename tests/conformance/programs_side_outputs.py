@@ -7,7 +7,7 @@ from typing import Any
 from dsv2 import Collector, NonPartitionedContext, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import interval_join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, aggregate, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -280,8 +280,8 @@ class TimestampsOfSideOutputs(Program):
         ten = WindowStrategy.tumbling(ms(10))
         results: dict[str, Any] = {
             "timers": timed.process(Late5()),
-            "windows": timed.process(window(ten, WindowWithSide())),
-            "sums": timed.process(aggregate(ten, aggregate_of(int, add, int), sum_to_side)),
+            "windows": timed.window(ten).process(WindowWithSide()),
+            "sums": timed.window(ten).aggregate(aggregate_of(int, add, int), sum_to_side),
             "joins": patient.connect_and_process(patient, interval_join(pair_to_side, ms(-1), ms(1))),
         }
         for name, result in results.items():

@@ -17,8 +17,6 @@ from dsv2.extension.window import (
     TriggerResult,
     WindowStrategy,
     WindowTrigger,
-    aggregate,
-    window,
 )
 from dsv2.state import AggregateFunction, aggregate_of
 from tests.conformance.functions import itself, mod3
@@ -60,9 +58,9 @@ class CountTriggers(Program):
         numbers, everything = p.source(MANY, 1).key_by(mod3), WindowStrategy.global_()
         purging = everything.with_trigger(PurgingTrigger(CountTrigger(4)))
         add: AggregateFunction[int, int, int] = aggregate_of(int, lambda value, total: total + value, int)
-        p.collect(numbers.process(window(everything.with_trigger(CountTrigger(4)), Show())), "kept")
-        p.collect(numbers.process(window(purging, Show())), "purged")
-        p.collect(numbers.process(aggregate(purging, add)), "added")
+        p.collect(numbers.window(everything.with_trigger(CountTrigger(4))).process(Show()), "kept")
+        p.collect(numbers.window(purging).process(Show()), "purged")
+        p.collect(numbers.window(purging).aggregate(add), "added")
 
     def check(self, run: Run) -> None:
         kept = [tuple(of_key(key)[:count]) for key in range(3) for count in range(4, len(of_key(key)) + 1, 4)]
@@ -77,7 +75,7 @@ class DeltaTriggers(Program):
     def build(self, p: Pipeline) -> None:
         trigger = PurgingTrigger(DeltaTrigger(10, distance))
         strategy = WindowStrategy.global_().with_trigger(trigger)
-        p.collect(p.source(MANY, 1).key_by(mod3).process(window(strategy, Show())))
+        p.collect(p.source(MANY, 1).key_by(mod3).window(strategy).process(Show()))
 
     def check(self, run: Run) -> None:
         expected = []
@@ -114,7 +112,7 @@ class CustomTrigger(Program):
     def build(self, p: Pipeline) -> None:
         timed = p.timed(MANY, itself)
         strategy = WindowStrategy.tumbling(ms(self.SIZE)).with_trigger(CountOrEnd(3))
-        p.collect(timed.key_by(mod3).process(window(strategy, Show())))
+        p.collect(timed.key_by(mod3).window(strategy).process(Show()))
 
     def check(self, run: Run) -> None:
         expected = []
@@ -135,7 +133,7 @@ class TriggeredSessions(Program):
         unordered = generator.with_max_out_of_order_time(ms(1_000)).build_as_process_function()
         timed = p.source(self.TIMES, 1).process(unordered).with_parallelism(1)
         strategy = WindowStrategy.session(ms(60)).with_trigger(PurgingTrigger(CountTrigger(3)))
-        p.collect(timed.key_by(lambda number: 0).process(window(strategy, Show())))
+        p.collect(timed.key_by(lambda number: 0).window(strategy).process(Show()))
 
     def check(self, run: Run) -> None:
         assert [sorted(records) for records in run.out()] == [[0, 50, 100], [300, 310, 320]]

@@ -17,10 +17,6 @@ from dsv2.extension.window import (
     TwoOutputWindowStreamProcessFunction,
     WindowContext,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
 from tests.conformance.functions import Stamped, itself, one_key, parity
@@ -64,13 +60,13 @@ class OneInputWindows(Program):
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
         keyed = timed.key_by(parity)
-        p.collect(keyed.process(window(WindowStrategy.global_(), WindowRecorder())), "global")
-        p.collect(keyed.process(window(TEN_SECONDS, WindowRecorder())), "tumbling")
+        p.collect(keyed.window(WindowStrategy.global_()).process(WindowRecorder()), "global")
+        p.collect(keyed.window(TEN_SECONDS).process(WindowRecorder()), "tumbling")
         p.collect(
-            keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), WindowRecorder())), "sliding"
+            keyed.window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND))).process(WindowRecorder()), "sliding"
         )
         p.collect(
-            timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), WindowRecorder())), "global stream"
+            timed.global_().window(WindowStrategy.tumbling(ms(5 * SECOND))).process(WindowRecorder()), "global stream"
         )
 
     def check(self, run: Run) -> None:
@@ -93,7 +89,7 @@ class SessionWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(with_breaks))
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(ms(3 * SECOND)), WindowRecorder())))
+        p.collect(timed.key_by(one_key).window(WindowStrategy.session(ms(3 * SECOND))).process(WindowRecorder()))
 
     def check(self, run: Run) -> None:
         firsts = range(0, 20, 5)
@@ -125,7 +121,7 @@ class WindowStateAggregates(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(5 * SECOND)), CountAndSum())))
+        p.collect(timed.key_by(one_key).window(WindowStrategy.tumbling(ms(5 * SECOND))).process(CountAndSum()))
 
     def check(self, run: Run) -> None:
         run.expect(*((5, sum(range(first, first + 5))) for first in range(0, 20, 5)))
@@ -137,16 +133,18 @@ class TwoInputWindows(Program):
     def build(self, p: Pipeline) -> None:
         left, right = (p.source(ELEMENTS).process(FlinkGenerator(seconds)) for _ in range(2))
         keyed, other = left.key_by(parity), right.key_by(parity)
-        p.collect(keyed.connect_and_process(other, window(TEN_SECONDS, TwoInputWindowRecorder())), "tumbling")
+        p.collect(keyed.window(TEN_SECONDS).connect_and_process(other, TwoInputWindowRecorder()), "tumbling")
         p.collect(
-            keyed.connect_and_process(other, window(WindowStrategy.session(ms(2 * SECOND)), TwoInputWindowRecorder())),
+            keyed.window(WindowStrategy.session(ms(2 * SECOND))).connect_and_process(other, TwoInputWindowRecorder()),
             "session",
         )
-        both = left.global_().connect_and_process(
-            right.global_(), window(WindowStrategy.global_(), TwoInputWindowRecorder())
+        both = (
+            left.global_()
+            .window(WindowStrategy.global_())
+            .connect_and_process(right.global_(), TwoInputWindowRecorder())
         )
         p.collect(both, "global")
-        kept = keyed.connect_and_process(other, window(TEN_SECONDS, TwoInputWindowRecorder()), second_part)
+        kept = keyed.window(TEN_SECONDS).connect_and_process(other, TwoInputWindowRecorder(), second_part)
         p.collect(kept.process(with_key), "kept")
 
     def check(self, run: Run) -> None:
@@ -185,7 +183,7 @@ class TwoOutputWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
-        both = timed.key_by(parity).process(window(TEN_SECONDS, ToBoth()))
+        both = timed.key_by(parity).window(TEN_SECONDS).process(ToBoth())
         p.collect(both.first, "first")
         p.collect(both.second, "second")
 
@@ -201,12 +199,12 @@ class FoldingWindows(Program):
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
         keyed = timed.key_by(parity)
         total = aggregate_of(int, add, int)
-        p.collect(keyed.process(aggregate(TEN_SECONDS, total, result_event)), "aggregate")
-        p.collect(keyed.process(reduce(WindowStrategy.session(ms(2 * SECOND)), max)), "reduce")
+        p.collect(keyed.window(TEN_SECONDS).aggregate(total, result_event), "aggregate")
+        p.collect(keyed.window(WindowStrategy.session(ms(2 * SECOND))).reduce(max), "reduce")
         # The first window since the epoch, which contains all current times.
         ages = WindowStrategy.tumbling(ms(10**15), TimeType.PROCESSING)
-        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, result_event)), "processing time")
-        p.collect(timed.process(aggregate(WindowStrategy.global_(), total)), "of each subtask")
+        p.collect(p.source(ELEMENTS).key_by(parity).window(ages).aggregate(total, result_event), "processing time")
+        p.collect(timed.window(WindowStrategy.global_()).aggregate(total), "of each subtask")
 
     def check(self, run: Run) -> None:
         sums = [(key, s, e, sum(found)) for key, s, e, found in in_windows((0, 10), (10, 20))]
@@ -266,7 +264,7 @@ class Observed(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
-        p.collect(timed.key_by(one_key).process(window(self.strategy, WindowRecorder(self.of_records))))
+        p.collect(timed.key_by(one_key).window(self.strategy).process(WindowRecorder(self.of_records)))
 
     def check(self, run: Run) -> None:
         run.expect(*self.events)
@@ -345,8 +343,8 @@ class WindowsBehindWindows(Program):
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
         strategy, total = WindowStrategy.tumbling(ms(10)), aggregate_of(int, add, int)
-        sums = timed.key_by(one_key).process(aggregate(strategy, total))
-        p.collect(sums.key_by(one_key).process(window(strategy, WindowRecorder())))
+        sums = timed.key_by(one_key).window(strategy).aggregate(total)
+        p.collect(sums.key_by(one_key).window(strategy).process(WindowRecorder()))
 
     def check(self, run: Run) -> None:
         firsts = (trigger(0, 10, 3), clear(0, 10), trigger(10, 20, 12), clear(10, 20))
@@ -365,7 +363,7 @@ class TimestampsOfWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
-        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(ms(10)), larger), LATE))
+        both = timed.window(WindowStrategy.tumbling(ms(10))).with_late_output(LATE).reduce(larger)
         p.collect(both.process(Stamped()), "results")
         p.collect(both.side_output(LATE).process(Stamped()), "late")
 
@@ -382,7 +380,7 @@ class OwnGenerator(Program):
     def build(self, p: Pipeline) -> None:
         mine = one_channel(p, self)
         timed = mine.process(per_event(itself)).with_parallelism(1)
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(10)), WindowRecorder())))
+        p.collect(timed.key_by(one_key).window(WindowStrategy.tumbling(ms(10))).process(WindowRecorder()))
 
     def check(self, run: Run) -> None:
         run.expect(trigger(0, 10, 9, 9), clear(0, 10), late(8), trigger(10, 20, 19, 10), clear(10, 20))
@@ -398,7 +396,7 @@ class GlobalWindowWithoutKeys(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
-        p.collect(timed.process(window(WindowStrategy.global_(), WindowRecorder())).with_parallelism(1))
+        p.collect(timed.window(WindowStrategy.global_()).process(WindowRecorder()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
         assert run.out() == [trigger(-1, -1, 1, 2, 8), clear(-1, -1)]
@@ -416,8 +414,10 @@ class TwoInputsOfOneChannel(Program):
             mine.filter(times.__contains__).with_parallelism(1).process(FlinkGenerator(itself)).with_parallelism(1)
             for times in (self.LEFT, self.RIGHT)
         )
-        both = left.key_by(one_key).connect_and_process(
-            right.key_by(one_key), window(WindowStrategy.tumbling(ms(10)), TwoInputWindowRecorder())
+        both = (
+            left.key_by(one_key)
+            .window(WindowStrategy.tumbling(ms(10)))
+            .connect_and_process(right.key_by(one_key), TwoInputWindowRecorder())
         )
         p.collect(both)
 

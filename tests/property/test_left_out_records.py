@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sources import CollectionSource, IndexedSource
@@ -82,9 +82,7 @@ def results(
     stream.key_by(key_of).process(Counted()).to_sink(counted)
     generator: Any = EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_parallelism(1)
-    timed.key_by(key_of).process(window(WindowStrategy.tumbling(timedelta(milliseconds=4)), Together())).to_sink(
-        windows
-    )
+    timed.key_by(key_of).window(WindowStrategy.tumbling(timedelta(milliseconds=4))).process(Together()).to_sink(windows)
     env.execute(skip_records={"in": [(0, number) for number in skips or ()]}, trace_records=traced)
     return [sorted(counted.results), sorted(windows.results)]
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
@@ -68,7 +68,7 @@ class Program:
         first, second, third, last = parallelism
         stream: Any = env.from_collection(list[Any](), "in").with_parallelism(first)
         stream = stream.process(Passing()).with_uid("pass").with_parallelism(second)
-        stream = stream.key_by(lambda number: number % 7).process(window(WindowStrategy.tumbling(ms(WIDTH)), Windows()))
+        stream = stream.key_by(lambda number: number % 7).window(WindowStrategy.tumbling(ms(WIDTH))).process(Windows())
         stream = stream.with_uid("windows").with_parallelism(third)
         stream = stream.process(Passing()).with_uid("after").with_parallelism(last)
         stream.to_sink(CollectSink()).with_uid("out").with_parallelism(1)

@@ -22,9 +22,8 @@ from dsv2.extension.window import (
     TriggerResult,
     WindowStrategy,
     WindowTrigger,
-    aggregate,
-    window,
 )
+from dsv2.extension.window.process_functions import aggregated, windowed
 from dsv2.extension.window.strategy import CountWindowStrategy
 from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl, aggregate_of
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
@@ -331,9 +330,9 @@ def by_time(strategy: WindowStrategy) -> bool:
 
 CARELESS: dict[str, Callable[[WindowStrategy], Any]] = {
     "window": lambda strategy: tuple(
-        window(strategy, kind(by_time(strategy))) for kind in (FailingWindows, CarefulWindows)
+        windowed(strategy, kind(by_time(strategy))) for kind in (FailingWindows, CarefulWindows)
     ),
-    "aggregate": lambda strategy: (aggregate(strategy, aggregate_of(no_items, sum_of, total_of, merged)),) * 2,
+    "aggregate": lambda strategy: (aggregated(strategy, aggregate_of(no_items, sum_of, total_of, merged)),) * 2,
 }
 
 

@@ -14,13 +14,10 @@ from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TimeType,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
+from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.extension.window.strategy import SessionWindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
+from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
 from tests.oracles.windows import SlowWindows, Stamped
@@ -93,10 +90,10 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "one input": Shape(lambda strategy: window(strategy, WindowRecorder())),
-    "window state": Shape(lambda strategy: window(strategy, StatefulWindowRecorder())),
-    "two inputs": Shape(lambda strategy: window(strategy, TwoInputWindowRecorder()), inputs=2),
-    "two outputs": Shape(lambda strategy: window(strategy, TwoOutputWindowRecorder()), second=("clear", "late")),
+    "one input": Shape(lambda strategy: windowed(strategy, WindowRecorder())),
+    "window state": Shape(lambda strategy: windowed(strategy, StatefulWindowRecorder())),
+    "two inputs": Shape(lambda strategy: windowed(strategy, TwoInputWindowRecorder()), inputs=2),
+    "two outputs": Shape(lambda strategy: windowed(strategy, TwoOutputWindowRecorder()), second=("clear", "late")),
 }
 
 
@@ -215,25 +212,24 @@ class Triggered(OneInputWindowStreamProcessFunction[str, Any]):
         output.collect(to_event(tuple(window.get_all_records()), window, ctx))
 
 
-def aggregated(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
-    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), to_event)
+WHOLE = aggregate_of(tuple[str, ...], appended, whole, joined)
 
 
-def reduced(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
-    return reduce(
-        strategy,
-        lambda one, other: f"{one} {other}",
-        lambda records, *args: to_event(tuple(records.split()), *args),
-    )
+def both_texts(one: str, other: str) -> str:
+    return f"{one} {other}"
+
+
+def split_to_event(records: str, window: Any, ctx: Any) -> Any:
+    return to_event(tuple(records.split()), window, ctx)
 
 
 LATE = OutputTag("second", str)
 
 SHORT_WAYS = {
-    "aggregate": Shape(aggregated),
-    "reduce": Shape(reduced),
-    "aggregate, late output": Shape(lambda strategy: with_late_output(aggregated(strategy), LATE), second=["late"]),
-    "keep, late output": Shape(lambda strategy: with_late_output(window(strategy, Triggered()), LATE), second=["late"]),
+    "aggregate": Shape(lambda strategy: aggregated(strategy, WHOLE, to_event)),
+    "reduce": Shape(lambda strategy: reduced(strategy, both_texts, split_to_event)),
+    "aggregate, late output": Shape(lambda s: aggregated(s, WHOLE, to_event, [LATE]), second=["late"]),
+    "keep, late output": Shape(lambda strategy: windowed(strategy, Triggered(), [LATE]), second=["late"]),
 }
 
 

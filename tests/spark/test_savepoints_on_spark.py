@@ -20,7 +20,7 @@ from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Sum, WindowStart
 from dsv2.arrow import ArrowCollector, ArrowContext, ArrowEventTimeProcessFunction
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import WindowStrategy, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
@@ -189,7 +189,7 @@ def build(
     of_letter: dict[str, Any] = {"letter": Key(), "times": Count(), "mean": Mean("time"), "size": Sum("size")}
     streams: dict[str, Any] = {
         "gaps": by_letter.process(Gaps()),
-        "windows": by_letter.process(window(WindowStrategy.tumbling(ms(700)), WindowRecorder())),
+        "windows": by_letter.window(WindowStrategy.tumbling(ms(700))).process(WindowRecorder()),
         "both": by_letter.connect_and_process(spans.key_by(BY_SPAN), Both()),
         "follow": timed.key_by(BY_LETTER, version=1).process(Follow()),
         "running": keyed.aggregate(Running, Letter, **of_letter, first=First("size"), last=Last("time")),

@@ -16,10 +16,9 @@ from dsv2.extension.window import (
     TriggerResult,
     WindowStrategy,
     WindowTrigger,
-    window,
 )
 from dsv2.extension.window.strategy import GlobalWindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.state import TtlTimeCharacteristic
 from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, WaitForBroadcast
 from tests.typing.given import Given
@@ -77,12 +76,13 @@ class Every(WindowTrigger[int]):
         return TriggerResult.FIRE if timestamp == ctx.start_time else TriggerResult.CONTINUE
 
 
-def triggers(f: OneInputWindowStreamProcessFunction[int, bytes]) -> None:
+def triggers(g: Given, f: OneInputWindowStreamProcessFunction[int, bytes]) -> None:
     strategy = WindowStrategy.global_()
     assert_type(strategy.with_trigger(CountTrigger(3)), GlobalWindowStrategy)
     assert_type(PurgingTrigger(Every()), PurgingTrigger[int])
     assert_type(DeltaTrigger(0.5, distance), DeltaTrigger[int])
-    assert_type(window(strategy.with_trigger(PurgingTrigger(Every())), f), OneInputStreamProcessFunction[int, bytes])
+    purging = strategy.with_trigger(PurgingTrigger(Every()))
+    assert_type(g.non_keyed.window(purging).process(f), ConfiguredStream[bytes])
 
 
 def distance(last: int, record: int) -> float:

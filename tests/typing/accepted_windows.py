@@ -19,15 +19,6 @@ from dsv2.extension.window import (
     TwoOutputWindowStreamProcessFunction,
     WindowContext,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
-)
-from dsv2.functions import (
-    OneInputStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
-    TwoOutputStreamProcessFunction,
 )
 from dsv2.state import (
     AggregateFunction,
@@ -40,7 +31,15 @@ from dsv2.state import (
     ValueState,
     aggregate_of,
 )
-from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, TwoStreams
+from dsv2.streams import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    KeyedWindowedStream,
+    TwoGlobalStreams,
+    TwoKeyedStreams,
+    TwoStreams,
+)
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.durations import ms
 from tests.typing.given import Given
@@ -53,7 +52,6 @@ TwoNonKeyed = TwoStreams
 TEN = WindowStrategy.tumbling(ms(10))
 LATE = OutputTag("late", int)
 LATE_DAYS = OutputTag("late", date)
-LATE_OBJECTS = OutputTag("late", object)
 
 
 def strategies() -> list[WindowStrategy]:
@@ -196,44 +194,54 @@ class Split(TwoOutputWindowStreamProcessFunction[int, bytes, list[int]]):
 
 
 def windows(g: Given) -> None:
-    assert_type(window(TEN, Summary()), OneInputStreamProcessFunction[int, bytes])
-    assert_type(window(TEN, Match()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
-    assert_type(window(TEN, Split()), TwoOutputStreamProcessFunction[int, bytes, list[int]])
-    assert_type(g.keyed.process(window(TEN, Summary())), NonKeyed[bytes])
-    assert_type(g.keyed.process(window(TEN, Summary()), g.key_of_bytes), Keyed[str, bytes])
-    assert_type(g.global_.process(window(TEN, Summary())), Global[bytes])
-    assert_type(g.non_keyed.process(window(WindowStrategy.global_(), Summary())), NonKeyed[bytes])
-    assert_type(g.keyed.connect_and_process(g.other_keyed, window(TEN, Match())), NonKeyed[bytes])
-    assert_type(g.keyed.process(window(TEN, Split())), TwoNonKeyed[bytes, list[int]])
+    assert_type(g.keyed.window(TEN), KeyedWindowedStream[str, int])
+    assert_type(g.keyed.window(TEN).process(Summary()), NonKeyed[bytes])
+    assert_type(g.keyed.window(TEN).process(Summary(), g.key_of_bytes, version=2), Keyed[str, bytes])
+    assert_type(g.global_.window(TEN).process(Summary()), Global[bytes])
+    assert_type(g.non_keyed.window(WindowStrategy.global_()).process(Summary()), NonKeyed[bytes])
+    assert_type(g.keyed.window(TEN).process(Split()), TwoNonKeyed[bytes, list[int]])
+    kept = g.keyed.window(TEN).process(
+        Split(), first_key_selector=g.key_of_bytes, second_key_selector=g.key_of_list, version=1
+    )
+    assert_type(kept, TwoKeyedStreams[str, bytes, list[int]])
+    assert_type(g.global_.window(TEN).process(Split()), TwoGlobalStreams[bytes, list[int]])
+
+
+def two_inputs(g: Given) -> None:
+    assert_type(g.keyed.window(TEN).connect_and_process(g.other_keyed, Match()), NonKeyed[bytes])
+    assert_type(g.keyed.window(TEN).connect_and_process(g.other_keyed, Match(), g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.global_.window(TEN).connect_and_process(g.other_global, Match()), Global[bytes])
+    everything = g.non_keyed.window(WindowStrategy.global_())
+    assert_type(everything.connect_and_process(g.other_non_keyed, Match()), NonKeyed[bytes])
 
 
 def folds(g: Given) -> None:
-    assert_type(aggregate(TEN, Mean()), OneInputStreamProcessFunction[int, float])
-    assert_type(g.keyed.process(aggregate(TEN, Mean())), NonKeyed[float])
-    assert_type(aggregate(TEN, Mean(), with_start), OneInputStreamProcessFunction[int, tuple[int, float]])
+    windows, days = g.keyed.window(TEN), g.other_keyed.window(TEN)
+    assert_type(windows.aggregate(Mean()), NonKeyed[float])
+    assert_type(windows.aggregate(Mean(), new_key_selector=str), Keyed[str, float])
+    assert_type(windows.aggregate(Mean(), with_start), NonKeyed[tuple[int, float]])
     assert_type(
-        aggregate(TEN, Mean(), lambda mean, window, ctx: (window.end_time, str(mean))),
-        OneInputStreamProcessFunction[int, tuple[int, str]],
+        windows.aggregate(Mean(), lambda mean, window, ctx: (window.end_time, str(mean))), NonKeyed[tuple[int, str]]
     )
-    assert_type(
-        aggregate(TEN, aggregate_of(set[int], with_number, len, either)), OneInputStreamProcessFunction[int, int]
-    )
-    assert_type(reduce(TEN, later), OneInputStreamProcessFunction[date, date])
-    assert_type(g.keyed.process(reduce(TEN, lambda one, other: one + other)), NonKeyed[int])
-    assert_type(
-        g.other_keyed.process(reduce(TEN, later, lambda day, window, ctx: day.isoformat())),
-        NonKeyed[str],
-    )
-    assert_type(reduce(TEN, later, written), OneInputStreamProcessFunction[date, str])
+    assert_type(windows.aggregate(aggregate_of(set[int], with_number, len, either)), NonKeyed[int])
+    assert_type(g.global_.window(TEN).aggregate(Mean()), Global[float])
+    assert_type(days.reduce(later), NonKeyed[date])
+    assert_type(days.reduce(later, new_key_selector=date.isoformat, version=3), Keyed[str, date])
+    assert_type(windows.reduce(lambda one, other: one + other), NonKeyed[int])
+    assert_type(days.reduce(later, lambda day, window, ctx: day.isoformat()), NonKeyed[str])
+    assert_type(days.reduce(later, written), NonKeyed[str])
+    assert_type(days.reduce(later, written, new_key_selector=str.lower), Keyed[str, str])
+    assert_type(g.other_global.window(TEN).reduce(later, written), Global[str])
 
 
 def late_records(g: Given) -> None:
-    assert_type(with_late_output(window(TEN, Summary()), LATE), OneInputStreamProcessFunction[int, bytes])
-    assert_type(with_late_output(aggregate(TEN, Mean()), LATE), OneInputStreamProcessFunction[int, float])
-    assert_type(with_late_output(reduce(TEN, later), LATE_DAYS), OneInputStreamProcessFunction[date, date])
-    result = g.keyed.process(with_late_output(aggregate(TEN, Mean(), with_start), LATE))
+    assert_type(g.keyed.window(TEN).with_late_output(LATE), KeyedWindowedStream[str, int])
+    assert_type(g.other_keyed.window(TEN).with_late_output(LATE_DAYS).reduce(later), NonKeyed[date])
+    result = g.keyed.window(TEN).with_late_output(LATE).aggregate(Mean(), with_start)
     assert_type(result, NonKeyed[tuple[int, float]])
     assert_type(result.side_output(LATE), NonKeyed[int])
+    both = g.keyed.window(TEN).with_late_output(LATE, LATE_DAYS).connect_and_process(g.other_keyed, Match())
+    assert_type(both.side_output(LATE_DAYS), NonKeyed[date])
 
 
 class OfAny(OneInputWindowStreamProcessFunction[object, str]):
@@ -260,14 +268,10 @@ class ToTwo(TwoOutputWindowStreamProcessFunction[object, str, int]):
 
 def variance(g: Given) -> None:
     """Functions on any record can be used here."""
-    assert_type(g.other_keyed.process(window(TEN, OfAny())), NonKeyed[str])
-    assert_type(g.global_.process(window(TEN, OfAny())), Global[str])
-    assert_type(g.keyed.process(with_late_output(window(TEN, OfAny()), LATE)), NonKeyed[str])
-    of_two = with_late_output(window(TEN, OfTwo()), LATE_OBJECTS, LATE_OBJECTS)
-    assert_type(g.keyed.connect_and_process(g.other_keyed, of_two), NonKeyed[str])
-    assert_type(g.keyed.process(with_late_output(window(TEN, ToTwo()), LATE)), TwoNonKeyed[str, int])
-    assert_type(g.keyed.connect_and_process(g.other_keyed, window(TEN, OfTwo())), NonKeyed[str])
-    assert_type(g.keyed.process(window(TEN, ToTwo())), TwoNonKeyed[str, int])
+    assert_type(g.other_keyed.window(TEN).process(OfAny()), NonKeyed[str])
+    assert_type(g.global_.window(TEN).process(OfAny()), Global[str])
+    assert_type(g.keyed.window(TEN).connect_and_process(g.other_keyed, OfTwo()), NonKeyed[str])
+    assert_type(g.keyed.window(TEN).process(ToTwo()), TwoNonKeyed[str, int])
 
 
 def with_start(mean: float, window: WindowContext, ctx: PartitionedContext[tuple[int, float]]) -> tuple[int, float]:

@@ -11,7 +11,7 @@ from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.sources import DataGeneratorSource
 
 __all__ = ("measure", "pipeline", "sums_of_windows")
@@ -32,5 +32,5 @@ def sums_of_windows(env: ExecutionEnvironment, task: Task) -> NonKeyedPartitionS
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     timed = env.from_source(source, "events").with_uid("events").process(generator).with_uid("times")
-    window = reduce(WindowStrategy.tumbling(timedelta(milliseconds=size(task))), add)
-    return timed.key_by(user_of).process(window).with_uid("sums")
+    windows = WindowStrategy.tumbling(timedelta(milliseconds=size(task)))
+    return timed.key_by(user_of).window(windows).reduce(add).with_uid("sums")

@@ -1,6 +1,5 @@
 """Tumbling, sliding, session, global and count windows over event time or processing time (FLIP-501)."""
 
-from dsv2.extension.window.builtin import aggregate, reduce, window, with_late_output
 from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext, WindowContext
 from dsv2.extension.window.functions import (
     OneInputWindowStreamProcessFunction,
@@ -38,8 +37,4 @@ __all__ = (
     "WindowProcessFunction",
     "WindowStrategy",
     "WindowTrigger",
-    "aggregate",
-    "reduce",
-    "window",
-    "with_late_output",
 )

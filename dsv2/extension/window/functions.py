@@ -1,6 +1,6 @@
 """The base classes of window functions (Flink ``*WindowStreamProcessFunction``).
 
-``window(strategy, function)`` creates a process function from a window function.
+``keyed.window(strategy).process(function)`` runs one.
 """
 
 from __future__ import annotations

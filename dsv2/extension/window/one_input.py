@@ -22,7 +22,7 @@ class OneInputWindowed(
     OneInputRecordsWindowed[OneInputWindowStreamProcessFunction[IN, OUT]],
     OneInputEventTimeStreamProcessFunction[IN, OUT],
 ):
-    """The process function that ``window``, ``aggregate`` and ``reduce`` create."""
+    """The process function of a window function, of ``aggregate`` and of ``reduce``."""
 
     shape = Shape(OneInputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
 

@@ -40,7 +40,7 @@ class EarlyFiring:
 class WindowStrategy(ABC):
     """The assignment of records to windows.
 
-    Create a strategy with one of the static methods and pass it to ``window``, ``aggregate`` or ``reduce``. All methods
+    Create a strategy with one of the static methods and pass it to ``window`` of a stream. All methods
     raise ``ConfigurationError`` for an invalid duration, time type or number. Durations are whole milliseconds.
     """
 

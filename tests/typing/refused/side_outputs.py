@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from dsv2 import Collector, OutputTag, PartitionedContext
-from dsv2.extension.window import WindowStrategy, reduce, with_late_output
+from dsv2.extension.window import WindowStrategy
 from tests.durations import ms
 from tests.typing.given import Given
 
@@ -37,7 +37,7 @@ def later(one: date, other: date) -> date:
 
 
 def late(g: Given) -> None:
-    days = reduce(WindowStrategy.tumbling(ms(10)), later)
-    with_late_output(days, NUMBERS)  # E: misc
-    with_late_output(days, DAYS, DAYS)  # E: call-overload
-    with_late_output(days)  # E: call-overload
+    days = g.other_keyed.window(WindowStrategy.tumbling(ms(10)))
+    days.with_late_output(NUMBERS)  # E: arg-type
+    days.with_late_output()  # E: call-arg
+    days.with_late_output(DAYS).reduce(later).side_output(DAYS).to_sink(g.int_sink)  # E: arg-type

@@ -7,16 +7,13 @@ from typing import Any
 
 from dsv2 import Collector, OutputTag, PartitionedContext
 from dsv2.extension.window import (
+    CountTrigger,
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoInputWindowContext,
     WindowContext,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
 from tests.typing.given import Given
@@ -84,16 +81,22 @@ class WithoutTrigger(OneInputWindowStreamProcessFunction[int, bytes]):
 
 
 def windows(g: Given) -> None:
-    window(TEN, g.one)  # E: call-overload
-    window(10, Numbers())  # E: call-overload
-    window(TEN, Numbers)  # E: call-overload
-    window(TEN, len)  # E: call-overload
-    window(TEN, WithoutTrigger())  # E: abstract
+    g.keyed.window(TEN).process(g.one)  # E: call-overload
+    g.keyed.window(10)  # E: arg-type
+    g.keyed.window(TEN).process(Numbers)  # E: call-overload
+    g.keyed.window(TEN).process(len)  # E: call-overload
+    g.keyed.window(TEN).process(WithoutTrigger())  # E: abstract
     g.keyed.process(Numbers())  # E: call-overload
-    g.other_keyed.process(window(TEN, Numbers()))  # E: arg-type
-    g.keyed.process(window(TEN, Match()))  # E: call-overload
-    g.other_keyed.connect_and_process(g.keyed, window(TEN, Match()))  # E: arg-type, misc
-    g.keyed.process(window(TEN, Numbers())).process(g.one)  # E: arg-type
+    g.non_keyed.window(TEN)  # E: arg-type
+    g.broadcast.window(TEN)  # E: attr-defined
+    g.other_keyed.window(TEN).process(Numbers())  # E: arg-type
+    g.keyed.window(TEN).process(Match())  # E: call-overload
+    g.other_keyed.window(TEN).connect_and_process(g.keyed, Match())  # E: arg-type, misc
+    g.keyed.window(TEN).connect_and_process(g.other_global, Match())  # E: call-overload
+    g.global_.window(TEN).process(Numbers(), g.key_of_bytes)  # E: call-overload
+    g.keyed.window(TEN).process(Numbers()).process(g.one)  # E: arg-type
+    g.keyed.window(TEN).with_trigger(CountTrigger(3))  # E: attr-defined
+    g.keyed.window(TEN).map(str)  # E: attr-defined
 
 
 class Mean(AggregateFunction[int, tuple[int, int], float]):
@@ -120,21 +123,20 @@ def start(result: str, window: WindowContext, ctx: PartitionedContext[int]) -> i
 
 
 def folds(g: Given) -> None:
-    aggregate(TEN, Mean)  # E: call-overload
-    aggregate(TEN, max)  # E: call-overload
-    aggregate(TEN, Mean(), start)  # E: arg-type
-    aggregate(TEN, Mean(), lambda mean, window: mean)  # E: arg-type, misc
+    windows = g.keyed.window(TEN)
+    windows.aggregate(max)  # E: call-overload
+    windows.aggregate(Mean(), start)  # E: arg-type
+    windows.aggregate(Mean(), lambda mean, window: mean)  # E: arg-type, misc
     aggregate_of(list[str], with_word, number_of)  # E: misc
-    aggregate(TEN, Mean()).get_result((0, 0))  # E: attr-defined
-    reduce(TEN, abs)  # E: arg-type
-    reduce(TEN, with_word)  # E: misc
-    g.other_keyed.process(aggregate(TEN, Mean()))  # E: arg-type
-    g.keyed.process(aggregate(TEN, Mean())).to_sink(g.int_sink)  # E: arg-type
+    windows.aggregate(Mean()).get_result((0, 0))  # E: attr-defined
+    windows.reduce(abs)  # E: arg-type
+    windows.reduce(with_word)  # E: arg-type
+    g.other_keyed.window(TEN).aggregate(Mean())  # E: arg-type
+    windows.aggregate(Mean()).to_sink(g.int_sink)  # E: arg-type
 
 
 def late_records(g: Given) -> None:
-    with_late_output(window(TEN, Match()), LATE)  # E: call-overload
-    with_late_output(Numbers(), LATE)  # E: call-overload
-    with_late_output(TEN, LATE)  # E: call-overload
-    late = g.keyed.process(with_late_output(window(TEN, Numbers()), LATE))
+    g.other_keyed.window(TEN).with_late_output(LATE)  # E: arg-type
+    g.keyed.window(TEN).with_late_output("late")  # E: arg-type
+    late = g.keyed.window(TEN).with_late_output(LATE).process(Numbers())
     late.side_output(LATE).to_sink(g.bytes_sink)  # E: arg-type

@@ -25,7 +25,8 @@ from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, interval_join, join, processing_time_temporal_join, window_join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
+from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -267,8 +268,8 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "- AT(count): state 'total': its time to live was False and is now True"],
     ),
     "windows": (
-        replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(10)), InWindows())),
-        replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(20)), InWindows())),
+        replace(PROGRAM, count=windowed(WindowStrategy.tumbling(ms(10)), InWindows())),
+        replace(PROGRAM, count=windowed(WindowStrategy.tumbling(ms(20)), InWindows())),
         ["- AT(count): the content of its state was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
          "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
          "records"],
@@ -301,14 +302,14 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "- AT(join): state 'right': its time to live was False and is now True"],
     ),
     "what windows hold": (
-        replace(PROGRAM, count=window(WindowStrategy.session(ms(10)), InWindows())),
-        replace(PROGRAM, count=reduce(WindowStrategy.session(ms(20)), max)),
+        replace(PROGRAM, count=windowed(WindowStrategy.session(ms(10)), InWindows())),
+        replace(PROGRAM, count=reduced(WindowStrategy.session(ms(20)), max)),
         ["- AT(count): the content of its state was sessions in event time, which hold records and is now sessions in "
          "event time, which hold reduced records"],
     ),
     "type of a window state": (
-        replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", int)))),
-        replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
+        replace(PROGRAM, count=windowed(WindowStrategy.global_(), InWindows(VALUE("total", int)))),
+        replace(PROGRAM, count=windowed(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
         ["- AT(count): state 'total (further)': its type was int and is now str"],
     ),
     "watermark MAX to MIN": (
@@ -387,8 +388,8 @@ ALLOWED: dict[str, tuple[Program, Program]] = {
         declaring(long_watermark().barrier(timeout=timedelta(minutes=2), max_records=5, when_exceeded="proceed")),
     ),
     "early firing": (
-        replace(PROGRAM, count=reduce(WindowStrategy.tumbling(ms(10)), max)),
-        replace(PROGRAM, count=reduce(WindowStrategy.tumbling(ms(10)).with_early_firing(ms(5), TimeType.EVENT), max)),
+        replace(PROGRAM, count=reduced(WindowStrategy.tumbling(ms(10)), max)),
+        replace(PROGRAM, count=reduced(WindowStrategy.tumbling(ms(10)).with_early_firing(ms(5), TimeType.EVENT), max)),
     ),
     "type and timeout of a temporal join": (
         replace(PROGRAM, join=processing_time_temporal_join(pair)),

@@ -17,11 +17,8 @@ from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
+from dsv2.extension.window.process_functions import aggregated, reduced
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
 from tests.durations import ms
@@ -65,7 +62,7 @@ def test_arguments_that_a_callable_accepts(function: object, counts: set[int]) -
     assert {count for count in range(4) if takes(function, count)} == counts
 
 
-def aggregated(**wrong: Any) -> Any:
+def total(**wrong: Any) -> Any:
     right: dict[str, Any] = {
         "create_accumulator": int,
         "add": lambda value, total: total + value,
@@ -86,35 +83,35 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
     ("give", "error", "said"),
     [
         (
-            lambda f: aggregated(create_accumulator=lambda record: 0),
+            lambda f: total(create_accumulator=lambda record: 0),
             ConfigurationError,
             "create_accumulator must be a callable (),",
         ),
         (
-            lambda f: aggregated(add=f),
+            lambda f: total(add=f),
             ConfigurationError,
             "aggregate_of: add must be a callable (value, accumulator), not <",
         ),
         (
-            lambda f: aggregated(get_result=lambda: 1),
+            lambda f: total(get_result=lambda: 1),
             ConfigurationError,
             "get_result must be a callable (accumulator), not <",
         ),
         (
-            lambda f: aggregated(merge=f),
+            lambda f: total(merge=f),
             ConfigurationError,
             "merge must be a callable (accumulator, accumulator), not <",
         ),
         (
-            lambda f: aggregate(TEN, aggregated(), f),
+            lambda f: aggregated(TEN, total(), f),
             PlanError,
-            "aggregate: emit must be a callable (result, window, ctx) -> rec",
+            ": emit must be a callable (result, window, ctx) -> rec",
         ),
-        (lambda f: reduce(TEN, f), PlanError, "reduce takes a callable (record, record) -> record, not <function"),
+        (lambda f: reduced(TEN, f), PlanError, " takes a callable (record, record) -> record, not <function"),
         (
-            lambda f: reduce(TEN, max, f),
+            lambda f: reduced(TEN, max, f),
             PlanError,
-            "reduce: emit must be a callable (result, window, ctx) -> record, not <",
+            ": emit must be a callable (result, window, ctx) -> record, not <",
         ),
         (lambda f: join(f), ConfigurationError, "or a callable (left, right, output, ctx), not <function"),
         (
@@ -213,15 +210,15 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
      "OfTimers.on_event_timer must accept the arguments (timestamp, output, ctx)"),
     (lambda s: s.keyed.connect_and_process(s.broadcast, WithCollector()),
      "WithCollector.process_record_from_broadcast_input must accept the arguments (record, ctx)"),
-    (lambda s: s.keyed.process(window(TEN, OfWindows())),
+    (lambda s: s.keyed.window(TEN).process(OfWindows()),
      "OfWindows.on_trigger must accept the arguments (output, ctx, window)"),
-    (lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()), OutputTag("late", int))),
+    (lambda s: s.keyed.window(TEN).with_late_output(OutputTag("late", int)).process(OfWindows()),
      "OfWindows.on_trigger must accept the arguments (output, ctx, window)"),
-    (lambda s: s.keyed.connect_and_process(s.other_keyed, window(TEN, OfTwoInWindows())),
+    (lambda s: s.keyed.window(TEN).connect_and_process(s.other_keyed, OfTwoInWindows()),
      "OfTwoInWindows.on_late_record2 must accept the arguments (record, output, ctx)"),
     (lambda s: s.keyed.connect_and_process(s.other_keyed, join(Pair())),
      "Pair.process_record must accept the arguments (left, right, output, ctx)"),
-    (lambda s: s.keyed.process(aggregate(TEN, Total())), "Total.get_result must accept the arguments (accumulator)"),
+    (lambda s: s.keyed.window(TEN).aggregate(Total()), "Total.get_result must accept the arguments (accumulator)"),
     (lambda s: s.keyed.process(HasTotal()), "Total.get_result must accept the arguments (accumulator)"),
 ]  # fmt: skip
 

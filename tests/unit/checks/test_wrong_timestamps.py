@@ -18,7 +18,7 @@ from dsv2.errors import ContractError, InvalidWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
-from dsv2.extension.window import WindowStrategy, aggregate, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of
@@ -149,8 +149,8 @@ TIME_WINDOWS = {
     "late": WindowStrategy.tumbling(ms(SIZE), allowed_lateness=ms(SIZE)),
 }
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "window": lambda strategy: window(strategy, Counts()),
-    "aggregate": lambda strategy: aggregate(strategy, count_of),
+    "process": lambda windows: windows.process(Counts()),
+    "aggregate": lambda windows: windows.aggregate(count_of),
 }
 
 
@@ -162,7 +162,7 @@ def windowed(timestamps: Sequence[int], strategy: Any, function: str) -> list[An
 
     def build(env: ExecutionEnvironment) -> Any:
         keyed = env.from_collection(events).process(generator).key_by(lambda event: event.number)
-        return keyed.process(FUNCTIONS[function](strategy))
+        return FUNCTIONS[function](keyed.window(strategy))
 
     return run(build)
 
@@ -183,7 +183,7 @@ def unless_refused(give: Callable[[], list[Any]], greatest: int) -> list[Any] | 
         return None
 
 
-@given(times=times, kind=st.sampled_from(list(TIME_WINDOWS)), function=st.sampled_from(["window", "aggregate"]))
+@given(times=times, kind=st.sampled_from(list(TIME_WINDOWS)), function=st.sampled_from(["process", "aggregate"]))
 def test_no_record_is_lost_at_any_time(times: list[int], kind: str, function: str) -> None:
     """The last windows end with event time. A sliding one may be cut off, but each record is in another one."""
     counts = windowed(sorted(times), TIME_WINDOWS[kind], function)

@@ -24,9 +24,8 @@ from dsv2.extension.join import JoinFunction, interval_join, join
 from dsv2.extension.window import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     WindowStrategy,
-    window,
-    with_late_output,
 )
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import CallableFunction, OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.graph.record_types import UNDECLARED, declared_type
 from dsv2.runtime.serde.codec import Codec
@@ -229,7 +228,14 @@ class TestEmitting:
                 output.collect(len(window.get_all_records1()) + len(window.get_all_records2()))
 
         numbers, texts = OutputTag("numbers", int), OutputTag("texts", str)
-        function = with_late_output(window(WindowStrategy.tumbling(ms(10)), Both()), numbers, texts)
+        function = windowed(
+            WindowStrategy.tumbling(ms(10)),
+            Both(),
+            late_tags=(
+                numbers,
+                texts,
+            ),
+        )
         harness = TwoInputNonBroadcastHarness(function, first_key=lambda record: 0, second_key=lambda record: 0)
         harness.first_input.push(1, timestamp=1)
         harness.first_input.push_event_time(15)

@@ -18,7 +18,7 @@ from dsv2 import Collector, ExecutionEnvironment, OutputTag, PartitionedContext
 from dsv2.errors import PlanError, SchemaError, UnreadStreamWarning, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, interval_join, join, window_join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window, with_late_output
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -92,8 +92,8 @@ any_join: Any = join
         (lambda s: s.non_keyed.flat_map(awaits), "its function is a coroutine"),
         (lambda s: s.non_keyed.key_by(awaits).process(One()), "the key selector is a coroutine"),
         (lambda s: s.keyed.process(One(), yields), "the key selector is a generator"),
-        (lambda s: s.keyed.process(window(TEN, YieldsWindows())), "YieldsWindows.on_trigger is a generator"),
-        (lambda s: s.keyed.process(reduce(TEN, yields)), "its function is a generator"),
+        (lambda s: s.keyed.window(TEN).process(YieldsWindows()), "YieldsWindows.on_trigger is a generator"),
+        (lambda s: s.keyed.window(TEN).reduce(yields), "its function is a generator"),
         (
             lambda s: s.keyed.connect_and_process(s.other_keyed, join(YieldsPairs())),
             "YieldsPairs.process_record is a generator",
@@ -207,8 +207,8 @@ def stamped(s: Any) -> Any:
         (lambda s: stamped(s).key_by(str).process(returns), "returned 3"),
         (lambda s: s.process(undecorated(yields)), "is a generator, which never runs"),
         (lambda s: s.process(undecorated(awaits)), "is a coroutine, which never runs"),
-        (lambda s: stamped(s).key_by(str).process(window(TEN, ReturnsRecord())), r"returned \[3\]"),
-        (lambda s: stamped(s).key_by(str).process(window(TEN, ReturnsOnRecord())), "returned 3"),
+        (lambda s: stamped(s).key_by(str).window(TEN).process(ReturnsRecord()), r"returned \[3\]"),
+        (lambda s: stamped(s).key_by(str).window(TEN).process(ReturnsOnRecord()), "returned 3"),
         (lambda s: stamped(s).shuffle().process(returns), "returned 3"),
         (lambda s: s.connect_and_process(s.shuffle(), ReturnsFromInputs()), "returned 3"),
         (lambda s: s.key_by(str).connect_and_process(s.key_by(str), join(ReturnsPair())), r"returned \(3, 3\)"),
@@ -484,7 +484,7 @@ def check(build: Callable[[Any], Any], schema: Any) -> None:
         lambda s: s.flat_map(to_totals),
         lambda s: s.map(to_total).filter(bool),
         lambda s: stamped(s.map(to_total)),
-        lambda s: s.map(to_total).key_by(str).process(reduce(TEN, max)).map(to_total),
+        lambda s: s.map(to_total).key_by(str).window(TEN).reduce(max).map(to_total),
     ],
 )
 def test_sink_schema_must_fit_the_declared_records(build: Callable[[Any], Any]) -> None:
@@ -526,7 +526,7 @@ def test_properties_and_undeclared_types_are_accepted() -> None:
     check(lambda s: s.map(to_unknown), Total)
     check(lambda s: s.map(to_several), Total)
     check(lambda s: s.map(to_unresolvable), Total)
-    check(lambda s: stamped(s).key_by(str).process(with_late_output(reduce(TEN, max), OutputTag("late", str))), Total)
+    check(lambda s: stamped(s).key_by(str).window(TEN).with_late_output(OutputTag("late", str)).reduce(max), Total)
 
 
 FAILING = """

@@ -13,7 +13,8 @@ import pytest
 from dsv2 import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, MissingUidWarning
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window.process_functions import reduced
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.graph.plan import Operator, Plan
 from dsv2.graph.state_detection import may_keep_state
@@ -127,7 +128,7 @@ def test_automatic_uid_has_the_name_of_its_class() -> None:
 def test_uids_of_windows_depend_on_their_aggregation() -> None:
     plan = plan_of(
         lambda env, numbers: [
-            numbers.key_by(key).process(reduce(WindowStrategy.tumbling(ms(size)), max)) for size in (1, 2)
+            numbers.key_by(key).window(WindowStrategy.tumbling(ms(size))).reduce(max) for size in (1, 2)
         ]
     )
     assert len({operator.uid for operator in plan.operators}) == 3
@@ -295,7 +296,7 @@ def test_functions_that_may_keep_state(function: Any) -> None:
 def test_timers_and_keyed_states_are_state() -> None:
     assert may_keep_state(body_of(WithTimers(), keyed=True))
     assert may_keep_state(body_of(Sum(), keyed=True))
-    assert may_keep_state(body_of(reduce(WindowStrategy.tumbling(ms(1)), max), keyed=True))
+    assert may_keep_state(body_of(reduced(WindowStrategy.tumbling(ms(1)), max), keyed=True))
 
 
 @pytest.mark.parametrize(

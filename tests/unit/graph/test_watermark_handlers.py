@@ -24,7 +24,7 @@ from dsv2 import (
 from dsv2.arrow import ArrowProcessFunction
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import AsyncOneInputStreamProcessFunction
 from tests.support import local_environment
 
@@ -231,7 +231,7 @@ class InWindows(OneInputWindowStreamProcessFunction[int, str]):
 def test_handler_of_a_window_function() -> None:
     def build(env: Any, sink: Any) -> None:
         sent = env.from_collection([1]).process(Sends())
-        sent.process(window(WindowStrategy.global_(), InWindows())).to_sink(sink)
+        sent.window(WindowStrategy.global_()).process(InWindows()).to_sink(sink)
 
     assert results(build) == ["load 1.0"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.jobs import JobProgress
 from dsv2.jobs.progress import (
     BatchProgress,
@@ -100,7 +100,7 @@ def test_operators_that_await_event_time() -> None:
     untimed = env.from_collection([1]).with_uid("untimed").map(abs).with_uid("abs")
     for stream, uid in ((timed, "windows"), (untimed, "other windows")):
         windows = WindowStrategy.tumbling(timedelta(minutes=1))
-        stream.key_by(abs).process(reduce(windows, max)).with_uid(uid).to_sink(CollectSink()).with_uid(f"{uid} out")
+        stream.key_by(abs).window(windows).reduce(max).with_uid(uid).to_sink(CollectSink()).with_uid(f"{uid} out")
     timed.map(abs).with_uid("map").to_sink(CollectSink()).with_uid("out")
     view = view_of(env.build_plan())
     assert awaiting_event_time(view) == {"windows"}
@@ -246,7 +246,7 @@ def test_window_behind_a_subtask_without_records() -> None:
     stream = env.from_source(TestSource([*items, Stop()])).with_uid("in").filter(lambda at: at > 0)
     generator = EventTimeExtension.new_watermark_generator_builder(lambda at: at).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("generator")
-    windows = timed.key_by(lambda at: 0).process(reduce(WindowStrategy.tumbling(timedelta(minutes=1)), max))
+    windows = timed.key_by(lambda at: 0).window(WindowStrategy.tumbling(timedelta(minutes=1))).reduce(max)
     windows.with_uid("windows").to_sink(sink := CollectSink[Any]())
     job = env.execute_async("stuck", trigger=Trigger.processing_time())
     job.await_termination(timedelta(seconds=30))

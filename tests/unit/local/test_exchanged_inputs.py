@@ -14,7 +14,8 @@ from dsv2.checkpoint.differences import differences
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
-from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -155,7 +156,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "join": lambda: join(pair),
     "interval join": lambda: interval_join(pair, lower=ms(-5), upper=ms(5)),
     "temporal join": lambda: processing_time_temporal_join(enriched),
-    "windows": lambda: window(WindowStrategy.tumbling(ms(10)), OfWindow()),
+    "windows": lambda: windowed(WindowStrategy.tumbling(ms(10)), OfWindow()),
 }
 
 

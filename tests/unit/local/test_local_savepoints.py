@@ -16,7 +16,7 @@ from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.serde.codec import Codec
@@ -105,8 +105,8 @@ def holding(stream: Any, parallelism: int) -> Any:
 def windows(stream: Any, parallelism: int) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g").with_parallelism(parallelism)
-    windowed = timed.key_by(lambda number: number % 10).process(
-        window(WindowStrategy.tumbling(ms(20)), WindowRecorder())
+    windowed = (
+        timed.key_by(lambda number: number % 10).window(WindowStrategy.tumbling(ms(20))).process(WindowRecorder())
     )
     return windowed.with_uid("f").with_parallelism(parallelism)
 
@@ -318,7 +318,7 @@ def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> N
 
 def test_open_windows_without_keys_stay_in_their_subtasks(tmp_path: Path) -> None:
     def windows_of_all(stream: Any, parallelism: int) -> Any:
-        windowed = stream.shuffle().process(window(WindowStrategy.global_(), WindowRecorder())).with_uid("f")
+        windowed = stream.shuffle().window(WindowStrategy.global_()).process(WindowRecorder()).with_uid("f")
         return windowed.with_parallelism(parallelism)
 
     Program(range(40), windows_of_all).run(stop=20, parallelism=2).savepoint(tmp_path / "a")

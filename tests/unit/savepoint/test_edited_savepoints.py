@@ -16,7 +16,7 @@ from dsv2 import ExecutionEnvironment, JobError, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.serde.codec import Codec
@@ -197,7 +197,7 @@ def test_keys_are_filtered_with_their_timers(savepoint: Savepoint, tmp_path: Pat
 def windowed(stream: Any, told: Any = None) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g")
-    return timed.key_by(tens).process(window(WindowStrategy.tumbling(ms(100)), told or WindowRecorder())).with_uid("f")
+    return timed.key_by(tens).window(WindowStrategy.tumbling(ms(100))).process(told or WindowRecorder()).with_uid("f")
 
 
 def test_windows_follow_their_operator_and_their_keys(tmp_path: Path) -> None:

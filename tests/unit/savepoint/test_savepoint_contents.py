@@ -15,7 +15,7 @@ from dsv2.cli import main
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
-from dsv2.extension.window import WindowStrategy, aggregate, reduce, window
+from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
@@ -58,8 +58,8 @@ def symbol_time(trade: Trade) -> int:
     return trade.time
 
 
-def of_windows(strategy: WindowStrategy, function: Any, make: Callable[..., Any] = window) -> Build:
-    return lambda first, second: first.process(make(strategy, function))
+def of_windows(strategy: WindowStrategy, function: Any, method: str = "process") -> Build:
+    return lambda first, second: getattr(first.window(strategy), method)(function)
 
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
@@ -79,14 +79,14 @@ DETAIL: Any = aggregate_of(
     [
         (of_windows(WindowStrategy.tumbling(ms(10)), WindowRecorder()),
          [("a", 0, None, A1), ("a", 10, None, A12), ("a", 10, None, A15), ("b", 0, None, B3)]),
-        (of_windows(WindowStrategy.tumbling(ms(10)), COUNT, aggregate),
+        (of_windows(WindowStrategy.tumbling(ms(10)), COUNT, "aggregate"),
          [("a", 0, None, 1), ("a", 10, None, 2), ("b", 0, None, 1)]),
-        (of_windows(WindowStrategy.tumbling(ms(10)), DETAIL, aggregate),
+        (of_windows(WindowStrategy.tumbling(ms(10)), DETAIL, "aggregate"),
          [("a", 0, None, [("n", [0, 1])]), ("a", 10, None, [("n", [0, 12, 15])]), ("b", 0, None, [("n", [0, 3])])]),
-        (of_windows(WindowStrategy.session(ms(5)), max, reduce),
+        (of_windows(WindowStrategy.session(ms(5)), max, "reduce"),
          [("a", 1, 6, A1), ("a", 12, 20, A15), ("b", 3, 8, B3)]),
         (of_windows(WindowStrategy.count(2), WindowRecorder()), [("a", 0, None, A15), ("b", 0, None, B3)]),
-        (of_windows(WindowStrategy.global_(), COUNT, aggregate), [("a", -1, None, 3), ("b", -1, None, 1)]),
+        (of_windows(WindowStrategy.global_(), COUNT, "aggregate"), [("a", -1, None, 3), ("b", -1, None, 1)]),
     ],
     ids=["records", "accumulators", "dicts", "sessions", "count", "global"],
 )  # fmt: skip
@@ -120,7 +120,7 @@ def test_contents_of_declared_aggregates(tmp_path: Path, select: Any) -> None:
 
 def test_contents_of_windows_of_two_inputs(tmp_path: Path) -> None:
     strategy = WindowStrategy.tumbling(ms(10))
-    build = lambda first, second: first.connect_and_process(second, window(strategy, TwoInputWindowRecorder()))  # noqa: E731
+    build = lambda first, second: first.window(strategy).connect_and_process(second, TwoInputWindowRecorder())  # noqa: E731
     rows = rows_of(savepoint_of(build, tmp_path, TRADES[:2]).contents("f"))
     assert [(row["key"], row["window"], row["side"], row["value"]) for row in rows] == [
         ("a", 0, "first", A1),
@@ -188,12 +188,12 @@ def test_contents_without_rows(tmp_path: Path) -> None:
 
 def test_values_without_a_column_type_are_bytes(tmp_path: Path) -> None:
     function: Any = aggregate_of(lambda: {1: None}, lambda trade, found: found, lambda found: found)
-    savepoint = savepoint_of(of_windows(WindowStrategy.global_(), function, aggregate), tmp_path)
+    savepoint = savepoint_of(of_windows(WindowStrategy.global_(), function, "aggregate"), tmp_path)
     assert savepoint.contents("f").to_arrow().column_names == ["subtask", "key", "window", "end", "value_bytes"]
 
 
 def test_contents_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), COUNT, aggregate), tmp_path / "s").path
+    path = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), COUNT, "aggregate"), tmp_path / "s").path
     assert main(["state", "show", path, "f"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "subtask  key  window  end  value"
     assert main(["state", "export", path, "f", f"{tmp_path}/f.csv"]) == 0

@@ -15,7 +15,7 @@ import pytest
 from dsv2 import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeWatermarkGeneratorBuilder
-from dsv2.extension.window import WindowContext, WindowStrategy, reduce
+from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
@@ -95,7 +95,7 @@ def test_second_generator_loses_no_records(parallelism: int, by_source: bool) ->
         )
     by_order = EventTimeExtension.new_watermark_generator_builder(ordered).with_max_out_of_order_time(ms(20))
     stream = read.process(by_order.per_event_watermark().build_as_process_function()).key_by(first_key)
-    stream.process(reduce(WindowStrategy.tumbling(ms(5)), later, window_and_last)).to_sink(sink)
+    stream.window(WindowStrategy.tumbling(ms(5))).reduce(later, window_and_last).to_sink(sink)
     env.execute()
     assert sorted(sink.results) == [(0, 4), (5, 9)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
@@ -63,7 +63,7 @@ def counts(*, slack: int, parallelism: int, batch: int | None, seed: int) -> Cou
     builder.with_max_out_of_order_time(timedelta(milliseconds=slack)).per_event_watermark()
     stream = env.from_source(Files(), watermarks=builder.build_as_watermark_strategy())
     sink = CollectSink[tuple[str, int]]()
-    stream.key_by(lambda record: record.span).process(window(WindowStrategy.session(ms(GAP)), Counting())).to_sink(sink)
+    stream.key_by(lambda record: record.span).window(WindowStrategy.session(ms(GAP))).process(Counting()).to_sink(sink)
     env.execute()
     found = Counter[str]()
     for where, count in sink.results:

@@ -14,8 +14,8 @@ from dsv2.extension.window import (
     TriggerResult,
     WindowStrategy,
     WindowTrigger,
-    window,
 )
+from dsv2.extension.window.process_functions import windowed
 from dsv2.testing import OneInputHarness, StampedRecord
 from tests.durations import ms
 
@@ -66,7 +66,7 @@ class Tells(OneInputWindowStreamProcessFunction[int, Any]):
 
 
 def harness_of(strategy: WindowStrategy, function: Any, policy: ErrorPolicy = SKIP) -> OneInputHarness[int, Any]:
-    return OneInputHarness(window(strategy, function), key=one_key, error_policy=policy)
+    return OneInputHarness(windowed(strategy, function), key=one_key, error_policy=policy)
 
 
 def test_window_that_failed_is_removed() -> None:

@@ -12,11 +12,8 @@ from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
+from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.state import aggregate_of
 from tests.durations import ms
 from tests.windows import WindowDriver
@@ -29,7 +26,7 @@ class TestAggregate:
     """Flink's DataStream V2 keeps all records."""
 
     def test_records_are_not_kept(self) -> None:
-        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, str))).record("a1", 3)
+        driver = WindowDriver(aggregated(TEN, aggregate_of(lambda: 0, one_more, str))).record("a1", 3)
         before = len(driver.state())
         for _ in range(1000):
             driver.record("a" + "x" * 100, 3)
@@ -38,10 +35,10 @@ class TestAggregate:
     def test_sessions_require_merge(self) -> None:
         count = aggregate_of(lambda: 0, one_more, str)
         with pytest.raises(PlanError, match="the function cannot merge accumulators"):
-            aggregate(WindowStrategy.session(ms(10)), count)
+            aggregated(WindowStrategy.session(ms(10)), count)
 
     def test_failing_function_is_named(self) -> None:
-        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
+        driver = WindowDriver(aggregated(TEN, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
         driver.record("a1", 3)
         with pytest.raises(UserFunctionError) as caught:
             driver.record("a2", 3)
@@ -53,14 +50,14 @@ class TestAggregate:
         ids=lambda strategy: strategy.layout,
     )
     def test_failing_function_is_named_in_every_strategy(self, strategy: WindowStrategy) -> None:
-        driver = WindowDriver(aggregate(strategy, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
+        driver = WindowDriver(aggregated(strategy, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
         driver.record("a1", 3)
         with pytest.raises(UserFunctionError) as caught:
             driver.record("a2", 3)
         assert (caught.value.callback, caught.value.key, caught.value.record) == ("add", "'a'", "'a2'")
 
     def test_failing_result_is_named(self) -> None:
-        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, lambda number: 1 // (number - 2))))
+        driver = WindowDriver(aggregated(TEN, aggregate_of(lambda: 0, one_more, lambda number: 1 // (number - 2))))
         driver.record("a1", 3).record("b1", 3).record("b2", 3).record("c1", 3)
         with pytest.raises(UserFunctionError) as caught:
             driver.event_time(9)
@@ -77,7 +74,7 @@ def second_of(first: str | None, second: str | None) -> str | None:
 
 class TestReduce:
     def test_records_may_be_none(self) -> None:
-        function = reduce(WindowStrategy.count(3), second_of)
+        function = reduced(WindowStrategy.count(3), second_of)
         assert WindowDriver(function, key=lambda record: 0).record(None).record(None).record(None).out() == [None]
 
 
@@ -96,7 +93,7 @@ class TestLateOutput:
             def end_input(self, ctx: Any) -> None:
                 ctx.apply_to_all_partitions(lambda out, partition: out.collect("not reached: no key is left"))
 
-        driver = WindowDriver(with_late_output(window(TEN, Seeing()), LATE)).record("a1", 3).record("b1", 3).end()
+        driver = WindowDriver(windowed(TEN, Seeing(), late_tags=(LATE,))).record("a1", 3).record("b1", 3).end()
         assert driver.out() == [(1, ["a", "b"], ["a1"]), (1, ["b"], ["b1"])]
 
     def test_two_output_function_handles_late_records_itself(self) -> None:
@@ -111,6 +108,6 @@ class TestLateOutput:
             def on_clear(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
                 first_output.collect(f"[{window.start_time}, {window.end_time})")
 
-        driver = WindowDriver(window(TEN, Apart())).record("a1", 3).record("a2", 4).event_time(9).record("a4", 1)
+        driver = WindowDriver(windowed(TEN, Apart())).record("a1", 3).record("a2", 4).event_time(9).record("a4", 1)
         assert driver.stamped() == [("a1", 9), ("[0, 10)", 9)]
         assert driver.stamped("second") == [("a2", 9), ("late a4", 1)]

@@ -22,11 +22,8 @@ from dsv2.extension.window import (
     TimeType,
     TwoOutputWindowStreamProcessFunction,
     WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-    with_late_output,
 )
+from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.functions import no_output_until_end_of_input
 from dsv2.sinks import CollectSink
 from dsv2.state import (
@@ -96,7 +93,7 @@ class Summing(OneInputWindowStreamProcessFunction[str, Any]):
 
 class TestWindowStates:
     def test_each_window_has_its_own_states(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.sliding(ms(20), ms(10)), Summing())).record("a5", 12).restart()
+        driver = WindowDriver(windowed(WindowStrategy.sliding(ms(20), ms(10)), Summing())).record("a5", 12).restart()
         driver.record("a37", 21).event_time(19)
         assert driver.out() == [(5, ["a5"], [("a5", 0)], "a5", "1: 5"), (5, 84)]
         both = ["a5", "a37"]
@@ -114,7 +111,7 @@ class TestWindowStates:
             def on_record(self, record: str, output: Any, ctx: Any, window: Any) -> None:
                 window.get_window_state(SUM).update(1)
 
-        driver = WindowDriver(window(TEN, Count()))
+        driver = WindowDriver(windowed(TEN, Count()))
         before = len(driver.state())
         for number in range(500):
             driver.record(chr(number + 200), number)
@@ -127,7 +124,7 @@ class TestWindowStates:
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
                 window.get_window_state(SUM)
 
-        driver = WindowDriver(window(TEN, Other())).record("a1", 3)
+        driver = WindowDriver(windowed(TEN, Other())).record("a1", 3)
         with pytest.raises(UserFunctionError, match=r"UndeclaredStateError: Value.* 'sum' is not declared") as caught:
             driver.end()
         assert caught.value.callback == "on_trigger"
@@ -142,7 +139,7 @@ class TestWindowStates:
             def on_late_record(self, record: str, output: Any, ctx: Any) -> None:
                 self.handle.update(1)
 
-        driver = WindowDriver(window(TEN, Keeping())).record("a1", 3).event_time(9)
+        driver = WindowDriver(windowed(TEN, Keeping())).record("a1", 3).event_time(9)
         with pytest.raises(UserFunctionError, match="There is no current window") as caught:
             driver.record("a2", 3)
         assert caught.value.callback == "on_late_record"
@@ -171,7 +168,7 @@ class TestWindowStates:
     ) -> None:
         # Flink fails when the state is accessed.
         with pytest.raises(error, match=message):
-            WindowDriver(window(TEN, Summing(state)))
+            WindowDriver(windowed(TEN, Summing(state)))
 
     def test_no_collection_of_window_states_is_refused(self) -> None:
         class Nothing(WindowRecorder):
@@ -179,11 +176,11 @@ class TestWindowStates:
                 return None
 
         with pytest.raises(StateDeclarationError, match="use_window_states returned None, not a collection of decl"):
-            WindowDriver(window(TEN, Nothing()))
+            WindowDriver(windowed(TEN, Nothing()))
 
     def test_sessions_have_no_states(self) -> None:
         with pytest.raises(StateDeclarationError, match="cannot be a state of sessions, because sessions merge"):
-            WindowDriver(window(WindowStrategy.session(ms(10)), Summing()))
+            WindowDriver(windowed(WindowStrategy.session(ms(10)), Summing()))
 
 
 class TestEarlyFiring:
@@ -240,8 +237,8 @@ class TestHooks:
             on_late_record = OneInputWindowStreamProcessFunction.on_late_record
 
         CLOSED.clear()
-        function = window(TEN, OneOutput())
-        driver = WindowDriver(with_late_output(function, LATE) if late_apart else function).record("a1", 3).restart()
+        tags = [LATE] if late_apart else []
+        driver = WindowDriver(windowed(TEN, OneOutput(), tags)).record("a1", 3).restart()
         driver._driver.send(watermark(7, "signal"))
         driver.event_time(9)
         signals = [f.controls for f in driver._driver.frames if ("signal", 10) in [c[2:] for c in f.controls]]
@@ -276,7 +273,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        function = window(TEN, Recorder())
+        function = windowed(TEN, Recorder())
         harness = TwoInputNonBroadcastHarness[str, str, Any](function, first_key=key_of, second_key=key_of)
         for number, one in enumerate((harness.first_input, harness.second_input)):
             one.push_watermark(SIGNAL.new_watermark(number))
@@ -309,7 +306,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        harness = TwoOutputHarness[str, Any, Any](window(TEN, Recorder()), key=key_of)
+        harness = TwoOutputHarness[str, Any, Any](windowed(TEN, Recorder()), key=key_of)
         harness.input.push_watermark(SIGNAL.new_watermark(1))
         harness.end()
         assert calls == ["end", "close"]
@@ -333,20 +330,20 @@ class TestHooks:
             def on_record(self, *args: Any) -> None:
                 super().on_record(*args)
 
-        driver = WindowDriver(window(TEN, Once())).record("a1", 3).record("a2", 3).event_time(9)
+        driver = WindowDriver(windowed(TEN, Once())).record("a1", 3).record("a2", 3).event_time(9)
         assert driver.out()[0] == ("trigger", "a", 0, 10, ("a2",))
-        driver = both(WindowDriver(window(TEN, OnceOfTwo()))).event_time(9, 0).event_time(9, 1)
+        driver = both(WindowDriver(windowed(TEN, OnceOfTwo()))).event_time(9, 0).event_time(9, 1)
         assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",), ("a2",))
-        driver = WindowDriver(window(TEN, OnceTwice())).record("a1", 3).event_time(9)
+        driver = WindowDriver(windowed(TEN, OnceTwice())).record("a1", 3).event_time(9)
         assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",))
 
     def test_watermarks_pass_by_default(self) -> None:
-        one = OneInputHarness[str, Any](window(TEN, WindowRecorder()), key=key_of, declarations=[SIGNAL])
+        one = OneInputHarness[str, Any](windowed(TEN, WindowRecorder()), key=key_of, declarations=[SIGNAL])
         two = TwoInputNonBroadcastHarness[str, str, Any](
-            window(TEN, TwoInputWindowRecorder()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
+            windowed(TEN, TwoInputWindowRecorder()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
         )
         twice = TwoOutputHarness[str, Any, Any](
-            window(TEN, TwoOutputWindowRecorder()), key=key_of, declarations=[SIGNAL]
+            windowed(TEN, TwoOutputWindowRecorder()), key=key_of, declarations=[SIGNAL]
         )
         for number, side in enumerate((one.input, two.first_input, two.second_input, twice.input)):
             side.push_watermark(SIGNAL.new_watermark(number))
@@ -361,7 +358,7 @@ class TestHooks:
                 ctx.processing_time_manager.register_timer(10)
 
         with pytest.raises(UserFunctionError, match="Window functions cannot register timers") as caught:
-            WindowDriver(window(TEN, Timing())).clock(5).record("a1", 3)
+            WindowDriver(windowed(TEN, Timing())).clock(5).record("a1", 3)
         assert caught.value.callback == "on_record"
 
     def test_no_output_until_end_is_enforced_in_windows(self) -> None:
@@ -369,17 +366,17 @@ class TestHooks:
         class Silent(WindowRecorder):
             pass
 
-        driver = WindowDriver(window(TEN, Silent())).record("a1", 3)
+        driver = WindowDriver(windowed(TEN, Silent())).record("a1", 3)
         with pytest.raises(UserFunctionError, match="no_output_until_end_of_input"):
             driver.event_time(9)
-        assert WindowDriver(window(WindowStrategy.global_(), Silent())).record("a1", 3).end().out()
+        assert WindowDriver(windowed(WindowStrategy.global_(), Silent())).record("a1", 3).end().out()
 
     @pytest.mark.parametrize("callback", ["on_record", "on_trigger", "on_clear", "on_late_record"])
     def test_failing_callback_is_named(self, callback: str) -> None:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
-        driver = WindowDriver(window(TEN, type("Failing", (WindowRecorder,), {callback: fail})()))
+        driver = WindowDriver(windowed(TEN, type("Failing", (WindowRecorder,), {callback: fail})()))
         with pytest.raises(UserFunctionError) as caught:
             driver.record("a1", 3).event_time(9).record("a2", 4)
         error = caught.value
@@ -388,7 +385,7 @@ class TestHooks:
 
     @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.count(3)], ids=lambda strategy: strategy.layout)
     def test_unserializable_record_is_named_with_its_key(self, strategy: WindowStrategy) -> None:
-        driver = WindowDriver(window(strategy, WindowRecorder()), key=lambda record: record[0]).record(("a", 1), 3)
+        driver = WindowDriver(windowed(strategy, WindowRecorder()), key=lambda record: record[0]).record(("a", 1), 3)
         with pytest.raises(SerializationError) as refused:
             driver.record(("b", sys.stdout), 3).restart()
         assert ", subtask 0, key 'b': " in str(refused.value)
@@ -399,7 +396,7 @@ class TestHooks:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
-        driver = WindowDriver(window(TEN, type("Failing", (TwoInputWindowRecorder,), {callback: fail})()))
+        driver = WindowDriver(windowed(TEN, type("Failing", (TwoInputWindowRecorder,), {callback: fail})()))
         with pytest.raises(UserFunctionError) as caught:
             both(both(driver).event_time(9, 0).event_time(9, 1))
         assert caught.value.callback == callback
@@ -415,14 +412,14 @@ def with_number(number: int, numbers: list[int]) -> list[int]:
 
 class TestPositions:
     def test_global_streams_support_all_windows(self) -> None:
-        driver = WindowDriver(reduce(TEN, lambda first, second: first + second), key=None)
+        driver = WindowDriver(reduced(TEN, lambda first, second: first + second), key=None)
         driver.record("a1", 3).restart().record("b1", 4).record("a2", 14)
         assert driver.end().stamped() == [("a1b1", 9), ("a2", 19)]
 
     @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(ms(5)), WindowStrategy.count(5)])
-    def test_non_keyed_streams_support_only_global_windows(self, strategy: WindowStrategy) -> None:
+    def test_non_keyed_streams_support_only_global_windows(self, strategy: Any) -> None:
         env = local_environment()
-        env.from_collection(["a"]).process(window(strategy, WindowRecorder())).with_uid("w")  # here
+        env.from_collection(["a"]).window(strategy).process(WindowRecorder()).with_uid("w")
         with pytest.raises(
             PlanError, match=r"Process at .*test_window_functions.py:\d+: WindowRecorder runs in .* require a keyed"
         ):
@@ -432,7 +429,7 @@ class TestPositions:
         env = local_environment(2)
         sink = CollectSink[list[int]]()
         numbers = aggregate_of(list[int], with_number, sorted)
-        env.from_collection(range(6)).process(aggregate(WindowStrategy.global_(), numbers)).to_sink(sink)
+        env.from_collection(range(6)).window(WindowStrategy.global_()).aggregate(numbers).to_sink(sink)
         env.execute("global")
         assert sorted(sink.results) == [[0, 2, 4], [1, 3, 5]]
 
@@ -440,17 +437,15 @@ class TestPositions:
         # Flink skips the check in windows, and with two inputs it emits nothing.
         env = local_environment()
         stream = env.from_collection(["a1", "b1"]).process(FlinkGenerator[str](len)).key_by(key_of)
-        stream.process(reduce(TEN, max), key_of).process(one_input())
-        stream.process(reduce(TEN, max), lambda record: "z").with_uid("bad").process(one_input())
+        stream.window(TEN).reduce(max, new_key_selector=key_of).process(one_input())
+        stream.window(TEN).reduce(max, new_key_selector=lambda record: "z").with_uid("bad").process(one_input())
         with pytest.raises(UserFunctionError, match="The output key must equal the input key") as caught:
             env.execute("keys")
         assert "bad" in caught.value.operator
 
     def test_unwrapped_window_function_is_refused(self) -> None:
         stream: Any = local_environment().from_collection(["a"]).key_by(key_of)
-        with pytest.raises(
-            PlanError, match=r"not WindowRecorder\. Wrap a window function: window\(strategy, function\)"
-        ):
+        with pytest.raises(PlanError, match=r"A window function requires windows: window\(strategy\)\.process"):
             stream.process(WindowRecorder())
         with pytest.raises(PlanError, match="takes a TwoInputNonBroadcastStreamProcessFunction"):
             stream.connect_and_process(stream, TwoInputWindowRecorder())
@@ -481,21 +476,26 @@ class TestRefusedArguments:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: window(10, WindowRecorder()), "window takes a WindowStrategy, such as .* not 10"),  # type: ignore[call-overload]
-            (lambda: window(TEN, WindowRecorder), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
-            (lambda: window(TEN, one_input()), "window takes a window function"),  # type: ignore[call-overload]
-            (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
-            (lambda: aggregate(TEN, CountLetters(), 7), "emit must be a callable .result, window, ctx. .*, not 7"),  # type: ignore[call-overload]
-            (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
-            (lambda: with_late_output(one_input(), LATE), "takes the result of window, aggregate or reduce"),
+            (lambda s: s.window(10), "window at .* takes a WindowStrategy, such as .* not 10"),
+            (lambda s: s.window(TEN).process(WindowRecorder), "takes a window function .an instance. .*not <class"),
+            (lambda s: s.window(TEN).process(one_input()), "process at .* takes a window function"),
+            (lambda s: s.window(TEN).process(TwoInputWindowRecorder()), "Use connect_and_process"),
+            (lambda s: s.window(TEN).connect_and_process(s, WindowRecorder()), "takes a TwoInputNonBroadcast"),
             (
-                lambda: with_late_output(window(TEN, WindowRecorder()), LATE),
-                "WindowRecorder defines on_late_record, which would never be",
+                lambda s: s.window(TEN).aggregate(CountLetters),
+                "aggregate at .* takes an AggregateFunction .an instance",
             ),
-            (lambda: with_late_output(reduce(TEN, max), LATE, LATE), "takes an OutputTag for each input"),  # type: ignore[call-overload]
-            (lambda: with_late_output(reduce(TEN, max), "late"), "takes an OutputTag for each input"),  # type: ignore[call-overload]
+            (lambda s: s.window(TEN).aggregate(CountLetters(), 7), "emit must be a callable .result, window, ctx. .*7"),
+            (lambda s: s.window(TEN).reduce("sum"), "reduce at .* takes a callable .record, record. -> record, not 's"),
+            (lambda s: s.window(TEN).with_trigger(1), "It is a property of the windows: window.strategy.with_trigger"),
+            (
+                lambda s: s.window(TEN).with_late_output(LATE).process(WindowRecorder()),
+                "WindowRecorder defines on_late",
+            ),
+            (lambda s: s.window(TEN).with_late_output(LATE, LATE).reduce(max), "takes an OutputTag for each input"),
+            (lambda s: s.window(TEN).with_late_output("late").reduce(max), "takes an OutputTag for each input"),
         ],
     )
     def test_functions(self, call: Any, message: str) -> None:
         with pytest.raises(PlanError, match=message):
-            call()
+            call(local_environment().from_collection(["a"]).key_by(key_of))

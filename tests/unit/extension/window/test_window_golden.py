@@ -10,7 +10,8 @@ import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.window import WindowStrategy, window
+from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
@@ -115,7 +116,7 @@ def named(*, timers: bool) -> list[Any]:
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 @pytest.mark.parametrize("case", named(timers=False))
 def test_windows_fire_as_in_flink(case: Case, runtime: LocalRuntime) -> None:
-    ours = output_of(case, window(strategy_of(case), WindowRecorder()), runtime)
+    ours = output_of(case, windowed(strategy_of(case), WindowRecorder()), runtime)
     flink = recorded(case)
     for key in range(3):
         expected = of_key(flink, key)

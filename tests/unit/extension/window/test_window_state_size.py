@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dsv2 import OutputTag
-from dsv2.extension.window import TimeType, WindowStrategy, aggregate, reduce, window, with_late_output
+from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
@@ -39,11 +40,13 @@ def letters(record: str, so_far: str) -> str:
 
 
 FUNCTIONS: dict[str, Callable[[WindowStrategy], ProcessFunction]] = {
-    "records": lambda strategy: window(strategy, WindowRecorder()),
-    "two inputs": lambda strategy: window(strategy, TwoInputWindowRecorder()),
-    "two outputs": lambda strategy: window(strategy, TwoOutputWindowRecorder()),
-    "aggregated": lambda strategy: aggregate(strategy, aggregate_of(str, letters, str, lambda one, other: one + other)),
-    "late output": lambda strategy: with_late_output(reduce(strategy, max), OutputTag("late", str)),
+    "records": lambda strategy: windowed(strategy, WindowRecorder()),
+    "two inputs": lambda strategy: windowed(strategy, TwoInputWindowRecorder()),
+    "two outputs": lambda strategy: windowed(strategy, TwoOutputWindowRecorder()),
+    "aggregated": lambda strategy: aggregated(
+        strategy, aggregate_of(str, letters, str, lambda one, other: one + other)
+    ),
+    "late output": lambda strategy: reduced(strategy, max, late_tags=(OutputTag("late", str),)),
 }
 
 
@@ -96,7 +99,7 @@ def test_records_are_removed_with_event_time(function: str, strategy: str) -> No
     ids=lambda windows: windows.layout,
 )
 def test_records_are_removed_with_processing_time(windows: WindowStrategy) -> None:
-    driver, unused = pair_of_drivers(lambda: window(windows, WindowRecorder()))
+    driver, unused = pair_of_drivers(lambda: windowed(windows, WindowRecorder()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
     for each in (driver, unused):
@@ -116,7 +119,7 @@ def test_records_are_removed_with_processing_time(windows: WindowStrategy) -> No
     ids=lambda windows: f"{windows.layout} {windows.early_firing}",
 )
 def test_records_are_removed_at_the_end_of_input(windows: WindowStrategy) -> None:
-    driver, unused = pair_of_drivers(lambda: window(windows, WindowRecorder()))
+    driver, unused = pair_of_drivers(lambda: windowed(windows, WindowRecorder()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
     for each in (driver, unused):
@@ -127,7 +130,7 @@ def test_records_are_removed_at_the_end_of_input(windows: WindowStrategy) -> Non
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_unbounded_job_keeps_only_open_windows(strategy: str) -> None:
     """New keys and new times in every round: the state is as large after many rounds as after a few."""
-    driver = WindowDriver(window(STRATEGIES[strategy][0], WindowRecorder()), key_of)
+    driver = WindowDriver(windowed(STRATEGIES[strategy][0], WindowRecorder()), key_of)
     sizes: list[int] = []
     for number in range(1000, 1040):  # numbers with the same count of digits
         records: list[Any] = [f"key{number * 50 + n} {n}" for n in range(100)]
@@ -140,7 +143,7 @@ def test_unbounded_job_keeps_only_open_windows(strategy: str) -> None:
 
 
 def test_growing_session_has_one_timer() -> None:
-    driver = WindowDriver(reduce(WindowStrategy.session(ms(10)), max), key_of).record("key 0", 0)
+    driver = WindowDriver(reduced(WindowStrategy.session(ms(10)), max), key_of).record("key 0", 0)
     before = len(driver.state())
     for time in range(1, 1000):
         driver.record("key 0", time)

@@ -22,10 +22,8 @@ from dsv2.extension.window import (
     TriggerResult,
     WindowStrategy,
     WindowTrigger,
-    aggregate,
-    reduce,
-    window,
 )
+from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.spi import WrappingFunction
 from dsv2.state import AggregateFunction, aggregate_of
@@ -57,7 +55,7 @@ def harness_of(
     strategy: WindowStrategy, trigger: WindowTrigger[Any], function: Any = None, key: Any = one_key, **options: Any
 ) -> OneInputHarness[int, Any]:
     triggered = strategy.with_trigger(trigger)
-    return OneInputHarness(window(triggered, function or Show()), key=key, **options)
+    return OneInputHarness(windowed(triggered, function or Show()), key=key, **options)
 
 
 def pushed(harness: OneInputHarness[int, Any], records: Sequence[int], restart: bool = False) -> list[Any]:
@@ -111,7 +109,7 @@ def test_allowed_late_records_count() -> None:
     ],
 )
 def test_event_time_trigger_is_the_default(strategy: Callable[[int], WindowStrategy], lateness: int) -> None:
-    plain = OneInputHarness(window(strategy(lateness), Show()), key=one_key)
+    plain = OneInputHarness(windowed(strategy(lateness), Show()), key=one_key)
     triggered = harness_of(strategy(lateness), EventTimeTrigger())
     for harness in (plain, triggered):
         for record in (0, 30, 10, 130, 190, 170):
@@ -125,7 +123,7 @@ def test_event_time_trigger_is_the_default(strategy: Callable[[int], WindowStrat
 
 def test_processing_time_trigger_is_the_default_of_processing_time() -> None:
     strategy = WindowStrategy.tumbling(ms(100), "processing")
-    plain = OneInputHarness(window(strategy, Show()), key=one_key)
+    plain = OneInputHarness(windowed(strategy, Show()), key=one_key)
     triggered = harness_of(strategy, ProcessingTimeTrigger())
     for harness in (plain, triggered):
         for record in range(5):
@@ -238,8 +236,8 @@ def test_custom_trigger_in_processing_time() -> None:
 def test_incremental_windows_may_be_purged() -> None:
     purging = PurgingTrigger(CountTrigger(2))
     counted: AggregateFunction[int, int, int] = aggregate_of(int, add, int)
-    total: OneInputStreamProcessFunction[int, int] = aggregate(TUMBLING.with_trigger(purging), counted)
-    largest: OneInputStreamProcessFunction[int, int] = reduce(GLOBAL.with_trigger(purging), max)
+    total: OneInputStreamProcessFunction[int, int] = aggregated(TUMBLING.with_trigger(purging), counted)
+    largest: OneInputStreamProcessFunction[int, int] = reduced(GLOBAL.with_trigger(purging), max)
     found = [pushed(OneInputHarness(one, key=one_key), [1, 2, 3, 4, 5], restart=True) for one in (total, largest)]
     assert found == [[3, 7], [2, 4]]
 
@@ -273,7 +271,7 @@ def test_state_of_triggers_moves_with_its_keys(parallelism: int) -> None:
 
 
 def test_layout_names_the_trigger() -> None:
-    plain, triggered = window(GLOBAL, Show()), window(GLOBAL.with_trigger(PurgingTrigger(CountTrigger(2))), Show())
+    plain, triggered = windowed(GLOBAL, Show()), windowed(GLOBAL.with_trigger(PurgingTrigger(CountTrigger(2))), Show())
     assert isinstance(plain, WrappingFunction)
     assert isinstance(triggered, WrappingFunction)
     assert triggered.state_layout == f"{plain.state_layout} and are fired by PurgingTrigger of CountTrigger"

@@ -12,7 +12,8 @@ import pytest
 
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import TimeType, WindowStrategy, reduce, window
+from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.sinks import CollectSink
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
@@ -21,7 +22,7 @@ from tests.windows import Event, WindowDriver, WindowRecorder, key_of
 
 
 def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
-    return WindowDriver(window(strategy, WindowRecorder(of_records)), **options)
+    return WindowDriver(windowed(strategy, WindowRecorder(of_records)), **options)
 
 
 def fired(key: str, start: int, end: int, *records: str) -> Event:
@@ -124,9 +125,9 @@ class TestGlobal:
         env, sink = local_environment(), CollectSink[str]()
         generator = EventTimeExtension.new_watermark_generator_builder(length).per_event_watermark()
         numbers = env.from_collection(["a1", "a2", "b1"]).process(generator.build_as_process_function())
-        greatest = numbers.key_by(key_of).process(reduce(WindowStrategy.global_(), max)).key_by(length)
+        greatest = numbers.key_by(key_of).window(WindowStrategy.global_()).reduce(max).key_by(length)
         for strategy in (WindowStrategy.tumbling(ms(7)), WindowStrategy.session(ms(7))):
-            greatest.process(reduce(strategy, lambda one, other: one + other)).to_sink(sink)
+            greatest.window(strategy).reduce(lambda one, other: one + other).to_sink(sink)
         env.execute("greatest")
         assert sorted(sorted(one) for one in sink.results) == [sorted("a2b1")] * 2
 
@@ -139,14 +140,14 @@ class TestEndOfTime:
     @pytest.mark.parametrize("lateness", [0, 2000])
     def test_last_windows_end_with_event_time(self, lateness: int) -> None:
         strategy = WindowStrategy.tumbling(ms(1000), allowed_lateness=ms(lateness))
-        driver = WindowDriver(reduce(strategy, max)).record("a1", LONG_MAX - 1750).event_time(LONG_MAX - 700)
+        driver = WindowDriver(reduced(strategy, max)).record("a1", LONG_MAX - 1750).event_time(LONG_MAX - 700)
         assert driver.out() == ["a1"]
         driver.record("a2", LONG_MAX - 1750).record("a3", LONG_MAX).record("a4", LONG_MAX - 1)
         assert driver.end().stamped()[-1] == ("a4", LONG_MAX - 1)
         assert driver.out() == ["a1", *["a2"] * bool(lateness), "a4"]
 
     def test_last_session(self) -> None:
-        driver = WindowDriver(reduce(WindowStrategy.session(ms(10)), max))
+        driver = WindowDriver(reduced(WindowStrategy.session(ms(10)), max))
         driver.record("a1", LONG_MAX - 5).record("a2", LONG_MAX).end()
         assert driver.stamped() == [("a2", LONG_MAX - 1)]
 
@@ -171,7 +172,7 @@ class TestFrames:
                 raise ValueError(second)
             return first
 
-        driver = WindowDriver(reduce(WindowStrategy.tumbling(ms(10)), add))
+        driver = WindowDriver(reduced(WindowStrategy.tumbling(ms(10)), add))
         with pytest.raises(UserFunctionError) as caught:
             driver.records([f"a{n}" for n in range(9)], [*range(9)])
         error = caught.value
@@ -189,7 +190,7 @@ class TestFrames:
     def test_record_without_a_window_is_named(
         self, record: Any, timestamp: int | None, callback: str, message: str
     ) -> None:
-        driver = WindowDriver(reduce(WindowStrategy.tumbling(ms(10)), max))
+        driver = WindowDriver(reduced(WindowStrategy.tumbling(ms(10)), max))
         with pytest.raises(UserFunctionError, match=message) as caught:
             driver.records(["a1", "a2", record, "a3"], [1, 2, timestamp, 3])
         assert (caught.value.callback, caught.value.record) == (callback, repr(record))

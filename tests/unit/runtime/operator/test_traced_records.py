@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
@@ -111,7 +111,7 @@ class CheckReduced(OneInputWindowStreamProcessFunction[Event, Event]):
 def windowed(stream: Any, function: Any, strategy: WindowStrategy | None = None) -> Any:
     generator: Any = EventTimeExtension.new_watermark_generator_builder(lambda event: event.time).per_event_watermark()
     timed = stream.process(generator.build_as_process_function())
-    return timed.key_by(key_of).process(window(strategy or WindowStrategy.tumbling(timedelta(seconds=3)), function))
+    return timed.key_by(key_of).window(strategy or WindowStrategy.tumbling(timedelta(seconds=3))).process(function)
 
 
 FIFTH = RecordPosition("in", 0, 5)

@@ -10,7 +10,8 @@ import pytest
 
 from dsv2.checkpoint.description import describe
 from dsv2.errors import IncompatibleCheckpointError
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, Plan
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
@@ -162,7 +163,7 @@ class Returning(Nothing):
         (KeyedUnmovable(), [[1], [2]], "the function defines __getstate__, so keyed_fields have no meaning"),
         (Misnamed(), [{}], "keyed_fields must be a tuple with the names of fields, not 'counts'"),
         (
-            window(WindowStrategy.count(3), Windowed()),
+            windowed(WindowStrategy.count(3), Windowed()),
             [{"a": 1, "b": 2}, {"a": 1, "b": 3}],
             "the field 'b' of the func",
         ),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
 from dsv2.errors import StateDeclarationError, UserFunctionError
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.serde.codec import BlobKind, Codec
@@ -236,11 +237,11 @@ def test_states_of_windows_are_converted() -> None:
     seen = StateDeclarations.list_state("seen", str)
     strategy = WindowStrategy.tumbling(timedelta(seconds=1), TimeType.PROCESSING)
     job = Job()
-    job.driver = job.new_driver(window(strategy, Windows(seen))).open()
+    job.driver = job.new_driver(windowed(strategy, Windows(seen))).open()
     job.driver.pass_time(0)
     job.driver.send("a", "a")
     blob = job.driver.subtask.snapshot()
-    job.driver = job.new_driver(window(strategy, Windows(replace(seen, version=2, migrate=noting))))
+    job.driver = job.new_driver(windowed(strategy, Windows(replace(seen, version=2, migrate=noting))))
     job.driver.subtask.restore(blob)
     job.driver.pass_time(0)
     job.driver.send("a")

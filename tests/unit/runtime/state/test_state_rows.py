@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dsv2.errors import CorruptDataError
-from dsv2.extension.window import TimeType, WindowStrategy, window
+from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -97,7 +98,7 @@ STRATEGIES = {
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_windows_continue_from_their_rows(strategy: str) -> None:
     function = WindowRecorder if strategy == "session" else StatefulWindowRecorder  # sessions have no states
-    restarted, steady = (WindowDriver(window(STRATEGIES[strategy], function())) for _ in range(2))
+    restarted, steady = (WindowDriver(windowed(STRATEGIES[strategy], function())) for _ in range(2))
     for time in range(0, 60, 3):
         for each in (restarted, steady):
             each.records([f"{letter}{time}" for letter in "abc"], [time, time + 1, time - 5 if time > 5 else time])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dsv2.errors import UserFunctionError
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.state import (
     ListStateDeclaration,
@@ -178,7 +179,7 @@ class Windowed(OneInputWindowStreamProcessFunction[str, list[str]]):
 
 
 def test_window_functions_have_them() -> None:
-    function = window(WindowStrategy.global_(), Windowed())
+    function = windowed(WindowStrategy.global_(), Windowed())
     driver = driven(lambda stream: stream.key_by(itself).process(function).with_uid("f"))
     driver.send("key", ENDED)
     assert driver.sent_to("out") == [["open"], ENDED]

@@ -23,7 +23,8 @@ from dsv2.checkpoint.record import JobRecord
 from dsv2.checkpoint.start import Action, Stored, decide
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError, PlanError
 from dsv2.extension.join import join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
+from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.state_detection import mentioned_names
@@ -385,7 +386,8 @@ def test_dropped_states_are_named() -> None:
 
 def test_dropped_states_of_windows_are_named() -> None:
     programs = [
-        Program(count=window(WindowStrategy.tumbling(ms(10)), InWindows(VALUE(name, int)))) for name in ("total", "sum")
+        Program(count=windowed(WindowStrategy.tumbling(ms(10)), InWindows(VALUE(name, int))))
+        for name in ("total", "sum")
     ]
     assert dropped(programs[1], programs[0]) == ["the state 'total'"]
 

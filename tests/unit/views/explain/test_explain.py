@@ -21,7 +21,7 @@ import pytest
 from dsv2 import ErrorPolicy, ExecutionEnvironment
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import MapFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
@@ -342,15 +342,15 @@ class OnlyRecords(MapFunction[Any, Any]):
         lambda stream: stream.process(generator(per_event=True)),
         lambda stream: stream.process(OnlyRecords(abs)),
         lambda stream: stream.key_by(str).process(MapFunction(abs)),
-        lambda stream: stream.key_by(str).process(reduce(WindowStrategy.global_(), max)),
-        lambda stream: stream.global_().process(reduce(WindowStrategy.global_(), max)),
+        lambda stream: stream.key_by(str).window(WindowStrategy.global_()).reduce(max),
+        lambda stream: stream.global_().window(WindowStrategy.global_()).reduce(max),
         lambda stream: stream.process(Sum()),
         lambda stream: stream.key_by(str).process(Sum()),
         lambda stream: stream.process(Waiting()),
         lambda stream: stream.key_by(str).process(Waiting()).with_error_policy(ErrorPolicy().skip()),
         lambda stream: stream.map(abs).with_error_policy(ErrorPolicy().skip()),
         lambda stream: (
-            stream.key_by(str).process(reduce(WindowStrategy.global_(), max)).with_error_policy(ErrorPolicy().skip())
+            stream.key_by(str).window(WindowStrategy.global_()).reduce(max).with_error_policy(ErrorPolicy().skip())
         ),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 from dsv2 import ExecutionEnvironment, OutputTag, new_builder
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import interval_join, join
-from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
+from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy
+from dsv2.extension.window.process_functions import reduced
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.plan_view.view import view_of
 from dsv2.sinks import CollectSink, FileSink, ParallelSink
@@ -100,7 +101,7 @@ class ToNothing(ParallelSink[Any]):
 def windowed(strategy: WindowStrategy, generator: Any = None) -> Build:
     def build(env: ExecutionEnvironment) -> None:
         numbers = endless(env) if generator is None else endless(env).process(generator)
-        written(numbers.key_by(str).process(window(strategy, InWindow())).with_uid("windows"))
+        written(numbers.key_by(str).window(strategy).process(InWindow()).with_uid("windows"))
 
     return build
 
@@ -316,7 +317,7 @@ W, N = [Severity.WARNING], [Severity.NOTE]
         ("no-order-of-keys", in_order(2, one_input), N),
         ("no-order-of-keys", in_order(1, one_input), []),
         ("no-order-of-keys", in_order(1, one_input, between=2), N),
-        ("no-order-of-keys", in_order(2, lambda: reduce(HOURS, max)), []),
+        ("no-order-of-keys", in_order(2, lambda: reduced(HOURS, max)), []),
         ("no-order-of-keys", lambda env: written(env.from_source(Spans({"a": 9})).with_parallelism(2)), []),
         ("waits-for-input", united(ALL_READY, declares, passes), W),
         ("waits-for-input", united(ALL_READY, declares, passes, ends=True), N),
@@ -349,7 +350,7 @@ W, N = [Severity.WARNING], [Severity.NOTE]
         ("too-few-channels", voted(1, handler=one_input), []),
         ("end-never-comes", at_end(AtEnd()), W),
         ("end-never-comes", at_end(AtEnd(), bounded), []),
-        ("end-never-comes", at_end(reduce(WindowStrategy.global_(), max)), W),
+        ("end-never-comes", at_end(reduced(WindowStrategy.global_(), max)), W),
         ("end-never-comes", windowed(WindowStrategy.global_()), W),
         ("end-never-comes", windowed(WindowStrategy.global_().with_trigger(CountTrigger(3))), []),
         ("end-never-comes", windowed(WindowStrategy.global_().with_early_firing(MINUTE)), []),
