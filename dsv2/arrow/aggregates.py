@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from dsv2.arrow.keyed.folding import check_how
 from dsv2.arrow.keyed.panes import ArrowPanes
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
+from dsv2.base.type_variables import IN, OUT
 from dsv2.errors import ConfigurationError, ContractError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.window.strategy import SlidingWindowStrategy
@@ -26,9 +27,6 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
 from dsv2.watermark.event_time import LONG_MAX
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 _FLOATS = 1 << 53
 """All whole numbers up to this one are floats."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from dsv2.arrow.records import records_of, table_of
 from dsv2.arrow.schema import declared_types, schema_of
 from dsv2.base.callables import takes
 from dsv2.base.columnar import Columnar
+from dsv2.base.type_variables import IN, OUT, OUT_contra, T
 from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import OneInput
@@ -32,9 +33,6 @@ from dsv2.spi import (
 )
 from dsv2.state import ValueStateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-T = TypeVar("T")
-OUT_contra = TypeVar("OUT_contra", contravariant=True)
 
 
 class ArrowCollector(Collector[OUT_contra], Protocol[OUT_contra]):
@@ -83,10 +81,6 @@ class ArrowNonPartitionedContext(NonPartitionedContext[OUT_contra], ArrowStates,
         self, function: Callable[[ArrowCollector[OUT_contra], ArrowContext[OUT_contra]], None], /
     ) -> None:
         """Call ``function`` once, for all keys. ``ctx.keyed_state(...).tables()`` has their values."""
-
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,7 @@ from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
 from dsv2.base.columnar import Columnar, WholeNumbers
-
-T = TypeVar("T")
+from dsv2.base.type_variables import T
 
 
 class ArrowWholeNumbers(WholeNumbers):

@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 import pyarrow as pa
 
 from dsv2.arrow.records import table_of
 from dsv2.arrow.schema import declared_types, schema_of
+from dsv2.base.type_variables import T
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import DriverLimit, DriverSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
-
-T = TypeVar("T")
 
 
 class ArrowForeachBatchSink(DriverSink[T], Generic[T]):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.schema import fitted, names_without_none, table_to_rows
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError
 from dsv2.sources import IndexedSource
 from dsv2.sources.dataframe import TableLike
-
-T = TypeVar("T")
 
 
 class TableSource(IndexedSource[T], Generic[T]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,12 +20,10 @@ from dsv2.arrow.aggregates import WindowAggregate, WindowColumns, times_of
 from dsv2.arrow.keyed.folding import fits_in_sum
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import names_without_none, schema_of
+from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 _TIME = "__time"
 _SAMPLE = 4096

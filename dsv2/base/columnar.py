@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-T_co = TypeVar("T_co", covariant=True)
+from dsv2.base.type_variables import T_co
 
 
 class WholeNumbers(Sequence[int], ABC):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from dsv2.base.type_variables import T
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop  # asyncio is imported when it is used, because that takes long
-
-
-T = TypeVar("T")
 
 
 class EventLoop:

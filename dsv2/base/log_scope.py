@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TypeVar
 
-T = TypeVar("T")
+from dsv2.base.type_variables import T
 
 
 @dataclass(frozen=True, slots=True)

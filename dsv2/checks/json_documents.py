@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from dsv2.base.folders import Folder, ReadableFolder
+from dsv2.base.type_variables import T
 from dsv2.errors import CorruptDataError
 
 _CHECKSUM = "crc32"
-
-T = TypeVar("T")
 
 
 def to_json(entry: Mapping[str, Any]) -> bytes:

@@ -6,13 +6,13 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec
 
 from dsv2.base.notebook_cells import with_cells
+from dsv2.base.type_variables import R
 from dsv2.errors import Dsv2Error, UserFunctionError
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 _VARIABLE = "DSV2_FULL_TRACEBACKS"
 _NOT_OF_USERS = ("dsv2", "runtime_spark", "importlib", "_frozen_importlib", "_frozen_importlib_external")

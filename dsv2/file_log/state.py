@@ -7,15 +7,13 @@ entries up to a version. Older entries are deleted once there is a later snapsho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from dsv2.base.folders import ReadableFolder
+from dsv2.base.type_variables import T
 from dsv2.checks.json_documents import encoded, read_document
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, Snapshot
 from dsv2.file_log.names import LOG
-
-T = TypeVar("T")
 
 _SNAPSHOT = ".snapshot.json"
 _ENTRY = ".json"

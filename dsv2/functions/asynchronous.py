@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import IN_contra, OUT_co
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
 from dsv2.model.context import BatchContext, Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import AsyncFunction, Position
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class AsyncOneInputStreamProcessFunction(AsyncFunction[IN_contra, OUT_co], ABC, Generic[IN_contra, OUT_co]):

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain, compress, repeat
 from operator import sub
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import IN, OUT, T
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
-
-T = TypeVar("T")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class MapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
+from dsv2.base.type_variables import IN, OUT, IN_contra, OUT_co
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import log
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
-
-T = TypeVar("T")
 
 _WORD = (1 << 64) - 1
 _NO_CODE = "it calls no code that can fail. Set the policy of a function before or after it."

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import IN1_contra, IN2_contra, OUT_co
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
-
-IN1_contra = TypeVar("IN1_contra", contravariant=True)
-IN2_contra = TypeVar("IN2_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):

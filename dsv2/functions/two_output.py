@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import IN_contra, OUT1_co, OUT2_co
 from dsv2.model.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
 from dsv2.spi import ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT1_co = TypeVar("OUT1_co", covariant=True)
-OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from dsv2.base.type_variables import T
 from dsv2.errors import JobError, PlanError, ResourceError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
@@ -15,9 +16,6 @@ from dsv2.spi import FailedCallbackError
 
 if TYPE_CHECKING:
     from dsv2.graph.builder import InputRef, Node
-
-
-T = TypeVar("T")
 
 
 class SinkCheck(OneInputStreamProcessFunction[T, T], Generic[T]):

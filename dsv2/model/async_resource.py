@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, final
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError, ResourceError
 from dsv2.model.resource import Resource
 
 if TYPE_CHECKING:
     import asyncio  # otherwise imported when it is used, because that takes long
 
-
-T = TypeVar("T")
 
 _Values: TypeAlias = "dict[asyncio.AbstractEventLoop, asyncio.Task[Any]]"
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
+from dsv2.base.type_variables import ACC, IN, OUT, OUT1, OUT2, K, OUT1_contra, OUT2_contra, OUT_contra, R, T, V
 from dsv2.model.output_tag import MainOutput, OutputTag
 from dsv2.state import (
     AggregatingState,
@@ -25,17 +26,6 @@ from dsv2.state import (
     ValueStateDeclaration,
 )
 from dsv2.watermark import Watermark
-
-T = TypeVar("T")
-R = TypeVar("R")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
-OUT_contra = TypeVar("OUT_contra", contravariant=True)
-OUT1_contra = TypeVar("OUT1_contra", contravariant=True)
-OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
 
 DEFAULT_BUCKETS = (*(float(f"{digits}e{power}") for power in range(-3, 4) for digits in (1, 2.5, 5)), 1e4)
 """The buckets of a histogram that names none: 0.001, 0.0025, 0.005, 0.01 and so on up to 10,000."""
@@ -388,9 +378,6 @@ class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_
     def apply_to_all_partitions(self, function: TwoOutputApplyPartitionFunction[OUT1_contra, OUT2_contra], /) -> None:
         """Call ``function(first_output, second_output, ctx)`` once for every partition of this subtask."""
 
-
-OUT1 = TypeVar("OUT1")
-OUT2 = TypeVar("OUT2")
 
 ApplyPartitionFunction: TypeAlias = Callable[[Collector[OUT], PartitionedContext[OUT]], None]
 TwoOutputApplyPartitionFunction: TypeAlias = Callable[

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic
 
 from dsv2.base.record_position import RecordPosition
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, is_number
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class ErrorAction(Enum):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError
-
-T = TypeVar("T")
 
 
 class MainOutput(Enum):

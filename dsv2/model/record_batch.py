@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 from dsv2.base.columnar import Columnar
-
-T_co = TypeVar("T_co", covariant=True)
+from dsv2.base.type_variables import T_co
 
 Timestamps: TypeAlias = Sequence[int | None] | None
 """Event timestamps in ms, one per record, or None if no record has one."""

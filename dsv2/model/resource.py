@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from math import inf
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Generic, cast, final
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from dsv2.base.callables import deferred_kind, takes
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError, Dsv2Warning, ResourceError
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,14 +6,13 @@ from collections.abc import Collection, Sequence, Set
 from datetime import timedelta
 from enum import Enum
 from os import PathLike, fspath
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal
 
+from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sinks.paths import contains, normalized, without_password
 from dsv2.sinks.sink import Sink
-
-T = TypeVar("T")
 
 _ROLL_BYTES = 128 << 20
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.sink import Sink
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

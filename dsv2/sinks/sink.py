@@ -7,9 +7,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, TextIO, TypeVar
+from typing import Generic, TextIO
 
 from dsv2.base.printable import printable_lines
+from dsv2.base.type_variables import T, T_contra
 from dsv2.checks.arguments import check_at_least_one
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
@@ -38,9 +39,6 @@ class DriverLimit:
     def __post_init__(self) -> None:
         check_at_least_one(max_records=self.max_records, max_bytes=self.max_bytes)
 
-
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 _PRINTING = threading.Lock()  # some Pythons lose what several threads print at a time (CPython issue 119506)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic
 
+from dsv2.base.type_variables import T_co
 from dsv2.watermark import WatermarkDeclaration
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class BaseSource(ABC, Generic[T_co]):

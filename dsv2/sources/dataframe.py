@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from dsv2.base.type_variables import T
 from dsv2.checks.arguments import check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
-
-
-T = TypeVar("T")
 
 
 class DataFrameLike(Protocol):

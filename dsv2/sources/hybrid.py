@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dsv2.base.clock import Clock
 from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.type_variables import T, T_co
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources.serializers import JsonValue, Serializer
@@ -24,9 +25,6 @@ from dsv2.sources.source import (
 )
 from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)

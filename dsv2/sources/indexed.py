@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import check_at_least_one, check_whole_number, is_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
@@ -54,9 +55,6 @@ class ReadSchedule(ABC):
         Raises:
             JobError: The schedule makes the job fail here.
         """
-
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class IndexedSource(BaseSource[T_co], Generic[T_co]):

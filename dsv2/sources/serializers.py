@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from types import NoneType, UnionType
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Protocol, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError, CorruptDataError
-
-T = TypeVar("T")
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.base.clock import Clock
 from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.type_variables import T_co
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
@@ -34,8 +35,6 @@ class SourceSplit(Protocol):
 LEAST_PER_BATCH = 100
 """The default of ``SplitEnumerator.least_per_batch``, in records. Fewer records do not shorten a micro-batch."""
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
 StateT = TypeVar("StateT")

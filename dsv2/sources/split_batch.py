@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dsv2.base.record_position import Offset
+from dsv2.base.type_variables import T_co
 from dsv2.model.record_batch import RecordBatch, Timestamps
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class SplitBatch(RecordBatch[T_co], Generic[T_co]):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import T_contra
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import WatermarkDeclaration
-
-T_contra = TypeVar("T_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn
 
+from dsv2.base.type_variables import IN_contra, OUT_co
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import EmitBatch
 from dsv2.spi.process_function import ProcessFunction
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):

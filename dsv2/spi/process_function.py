@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from dsv2.base.type_variables import IN_contra, OUT_co
 from dsv2.model.async_settings import AsyncSettings
 from dsv2.model.output_tag import OutputTag
 from dsv2.state import StateDeclaration
@@ -134,10 +135,6 @@ def no_output_until_end_of_input(function_class: F) -> F:
     """
     setattr(function_class, _AT_END, True)
     return function_class
-
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class AsyncFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):

@@ -5,16 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import ACC, IN, OUT, IN_contra, OUT_co
 from dsv2.errors import ConfigurationError, ContractError
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-ACC = TypeVar("ACC")
-IN_contra = TypeVar("IN_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class AggregateFunction(ABC, Generic[IN_contra, ACC, OUT_co]):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Self, Unpack, overload
 
 from typing_extensions import TypeForm
 
+from dsv2.base.type_variables import ACC, IN, OUT, K, T, V
 from dsv2.state.aggregate import AggregateFunction
 from dsv2.state.declaration import (
     AggregatingStateDeclaration,
@@ -22,13 +23,6 @@ from dsv2.state.declaration import (
     ValueStateDeclaration,
     VersionOptions,
 )
-
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
 
 
 class StateDeclarations:

@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, U
 from typing_extensions import TypeForm, TypeVar
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import ACC, IN, OUT, K, T, V
 from dsv2.checks.arguments import as_choice
 from dsv2.errors import StateDeclarationError
 from dsv2.state.aggregate import AggregateFunction
 from dsv2.state.ttl import StateTtl
 from dsv2.state.types import check_type, fits
 
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
 R_co = TypeVar("R_co", covariant=True, default=T | None)
 
 Migrate: TypeAlias = Callable[[Any, int], Any]

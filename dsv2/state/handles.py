@@ -11,12 +11,9 @@ from typing import Protocol, overload
 
 from typing_extensions import TypeVar
 
-T = TypeVar("T")
+from dsv2.base.type_variables import K, OUT_co, T, T_contra, V
+
 D = TypeVar("D")
-K = TypeVar("K")
-V = TypeVar("V")
-T_contra = TypeVar("T_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True, default=T | None)
 
 

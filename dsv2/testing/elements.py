@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK, Control
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.spi import check_timestamp
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration
-
-T_co = TypeVar("T_co", covariant=True)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

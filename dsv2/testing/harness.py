@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict
 
+from dsv2.base.type_variables import IN, OUT, R
 from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
@@ -36,10 +37,6 @@ from dsv2.state import TtlTimeCharacteristic
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.watermark import Watermark, WatermarkDeclaration
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-R = TypeVar("R")
 
 NO_PARTITION: Any = object()
 """Used instead of a key for the single partition of a function that is not keyed."""

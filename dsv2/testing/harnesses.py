@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack
+from typing import Any, Generic, TypeAlias, Unpack
 
+from dsv2.base.type_variables import IN, IN1, IN2, OUT, OUT1, OUT2, R
 from dsv2.environment import ExecutionEnvironment
 from dsv2.functions import (
     OneInput,
@@ -27,14 +28,6 @@ from dsv2.testing.harness import (
     declared_with,
 )
 from dsv2.watermark import WatermarkDeclaration
-
-IN = TypeVar("IN")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
-OUT1 = TypeVar("OUT1")
-OUT2 = TypeVar("OUT2")
-R = TypeVar("R")
 
 _AnyKey: TypeAlias = Callable[[Any], Hashable]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError
 from dsv2.sources import CollectionSource, ReadSchedule
 from dsv2.testing.interruptions import Crash, InterruptedReading, Interruption, Pause, Stop
-
-T = TypeVar("T")
 
 
 class TestSource(CollectionSource[T], Generic[T]):

@@ -16,14 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import gt, lt
 from typing import Any, Generic
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.errors import JobError
 from dsv2.watermark.combination import Combination
 from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
 from dsv2.watermark.extremum import Extremum
-
-V = TypeVar("V")
 
 
 class Deliveries(Generic[V]):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Generic, Self
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import T, V
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.combination_function import GeneralCombinationFunction
 from dsv2.watermark.declaration import (
@@ -18,9 +17,6 @@ from dsv2.watermark.declaration import (
 from dsv2.watermark.event_time import RESERVED
 from dsv2.watermark.typed_builder import ExtremumBuilder, OrderedBuilder, QuorumBuilder, WatermarkBuilder
 from dsv2.watermark.value_type import BOOL, FLOAT, LONG, STR, VECTOR, DataType, SetType
-
-V = TypeVar("V")
-T = TypeVar("T")
 
 
 def new_builder(identifier: str) -> WatermarkDeclarationBuilder:

@@ -12,8 +12,7 @@ from math import ceil, fsum, inf
 from operator import and_, itemgetter, or_
 from typing import Any, Generic, cast
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.errors import JobError
 from dsv2.watermark.combination_function import (
     AtLeastChannels,
@@ -25,8 +24,6 @@ from dsv2.watermark.combination_function import (
 )
 from dsv2.watermark.value_type import ValueType
 from dsv2.watermark.vector_clock import VectorClock
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol
 
-from typing_extensions import TypeVar
-
-V = TypeVar("V")
+from dsv2.base.type_variables import V
 
 
 class CombinationFunction(Protocol):

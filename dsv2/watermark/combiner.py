@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeAlias
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.watermark.arrival_combiner import LastCombiner, WatermarkCombiner
 from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combination import Combination, new_combination
@@ -27,8 +26,6 @@ from dsv2.watermark.declaration import WatermarkDeclaration
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
 from dsv2.watermark.expiry import ExpiringCombiner
-
-V = TypeVar("V")
 
 _OF_NUMBERS = (int, bool, float)
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeAlias
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.watermark.combination_function import NamedByValue
-
-V = TypeVar("V")
 
 
 class WatermarkDelivery(Enum):

@@ -11,11 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import V
 from dsv2.watermark.arrival_combiner import WatermarkCombiner
-
-V = TypeVar("V")
 
 
 class ExpiringCombiner(Generic[V]):

@@ -6,13 +6,10 @@ from collections.abc import Callable, Collection
 from itertools import product
 from typing import Generic
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.combination_function import CustomCombination
 from dsv2.watermark.value_type import ValueType
-
-V = TypeVar("V")
 
 _ADVICE = (
     "There is no order between channels, so the result must not depend on it. Combine values that have an order of "

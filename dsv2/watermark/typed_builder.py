@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import V
 from dsv2.checks.arguments import as_choice, is_number, is_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import WatermarkDeclarationError
@@ -30,9 +29,6 @@ from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
 from dsv2.watermark.laws import checked_combination
 from dsv2.watermark.scoped_builder import ScopedBuilder
 from dsv2.watermark.value_type import ValueType
-
-V = TypeVar("V")
-
 
 _ORDERED = "Its values need an order: type_long(), type_float(), type_str() or type_of(data_class)."
 _INSTEAD = {

@@ -9,15 +9,11 @@ from functools import reduce
 from math import isfinite
 from typing import Any, Generic, cast
 
-from typing_extensions import TypeVar
-
+from dsv2.base.type_variables import T, V
 from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.vector_clock import VectorClock
 from dsv2.watermark.watermark import LONG_MAX, LONG_MIN
-
-V = TypeVar("V")
-T = TypeVar("T")
 
 _FOR_ALL = ("last", "combine")
 _ORDERED = ("min", "max", "quantile", "at_least")

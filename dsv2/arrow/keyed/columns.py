@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from dsv2.arrow.keyed.state import ArrowKeyedState
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.keyed.timers import TIMES, ArrowTimers
 from dsv2.arrow.schema import rows_to_table, schema_of
+from dsv2.base.type_variables import T
 from dsv2.errors import ContractError, IncompatibleCheckpointError, StateDeclarationError, UndeclaredStateError
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.deadlines import Deadlines
@@ -25,8 +26,6 @@ from dsv2.runtime.state.rows import TIMERS, RowKind
 from dsv2.spi import KeyedColumns
 from dsv2.state import RedistributionMode, StateDeclaration, TtlTimeCharacteristic, ValueStateDeclaration
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
-
-T = TypeVar("T")
 
 _AT_ONCE = 10_000
 _NONE = TableState("", 0, 0, {}, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,9 @@ from dsv2.arrow.keyed.key_finder import FoundKeys, KeyFinder
 from dsv2.arrow.keyed.keys import KeyArray
 from dsv2.arrow.keyed.table import ABSENT, KeyedTable
 from dsv2.arrow.schema import names_without_none, schema_of
+from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.state import ValueStateDeclaration
-
-T = TypeVar("T")
 
 Columns: TypeAlias = pa.Table | Mapping[str, Any]
 """Columns by name: a table, or a mapping to arrays (of Arrow or numpy) or to single values for all rows."""

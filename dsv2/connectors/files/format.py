@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T_co
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.sources import SplitBatch
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class FileFormat(ABC, Generic[T_co]):

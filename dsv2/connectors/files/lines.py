@@ -7,15 +7,13 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import filterfalse
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 _BYTES_AT_ONCE = 1 << 20
 _ENDS = frozenset((b"\n", b"\r\n"))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
@@ -79,10 +80,6 @@ def _content_errors(file: SourceFile) -> Iterator[None]:
                 while source.read(_BYTES_AT_ONCE):
                     pass
         raise UnreadableFileError(f"{file} is damaged or not a Parquet file: {error}") from error
-
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str] | None = None) -> FileFormat[T]:

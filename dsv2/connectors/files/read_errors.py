@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from dsv2.base.record_position import Offset
+from dsv2.base.type_variables import T
 from dsv2.sources import SplitBatch
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.record_position import SplitName
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_whole_number
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import FileLocation
@@ -20,9 +21,6 @@ from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
-
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.clock import Clock
 from dsv2.base.folders import Folder
+from dsv2.base.type_variables import T
 from dsv2.connectors.files.table_files import check_folder_names
 from dsv2.errors import Dsv2Error, JobError, SchemaError
 from dsv2.file_log import Merger, Rolling, SinkFolder
@@ -17,8 +18,6 @@ from dsv2.sinks import FileSink, Sink
 if TYPE_CHECKING:
     from dsv2.connectors.files.record_writer import RecordWriter
 
-
-T = TypeVar("T")
 
 _NEVER_MS = 1 << 62
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.record_position import SplitName
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_at_least_one
 from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
@@ -28,8 +29,6 @@ from dsv2.sources import (
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-
-T_co = TypeVar("T_co", covariant=True)
 
 _BYTES_PER_BATCH = 128 << 20
 _LEAST_BYTES = 64 << 10

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from io import TextIOWrapper
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 4096
 _ROWS_IN_CACHE = 128  # lists of values: few enough for the cache, and to start no garbage collection

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache, partial
 from io import BytesIO
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias
 
+from dsv2.base.type_variables import T_co, T_contra
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of
 from dsv2.connectors.formats.avro_writing import taker_of, with_trusted_records
@@ -18,9 +19,6 @@ from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSch
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-T_contra = TypeVar("T_contra", contravariant=True)
 _AvroSchema: TypeAlias = str | Mapping[str, Any]
 
 _AVRO = "AVRO"

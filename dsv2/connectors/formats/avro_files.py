@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
@@ -16,9 +17,6 @@ from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.sources import SplitBatch
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 _RECORDS_AT_ONCE = 4096
 _parsed = partial(parsed_schema, "avro_files")

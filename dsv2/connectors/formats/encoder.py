@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from uuid import UUID
+
+from dsv2.base.type_variables import T_contra
 
 if TYPE_CHECKING:
     from dsv2.connectors.formats.registry import Subject
-
-T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class PreparedEncoder(ABC, Generic[T_contra]):

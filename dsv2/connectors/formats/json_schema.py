@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import msgspec
 
+from dsv2.base.type_variables import T_co, T_contra
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.json_values import json_encoder
@@ -17,9 +18,6 @@ from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_r
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
-
-T_co = TypeVar("T_co", covariant=True)
-T_contra = TypeVar("T_contra", contravariant=True)
 
 _JSON = "JSON"
 

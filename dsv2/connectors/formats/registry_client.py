@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from confluent_kafka.schema_registry import (
     RegisteredSchema,
@@ -14,11 +13,10 @@ from confluent_kafka.schema_registry import (
 )
 
 from dsv2.base.secrets import ClientOptions
+from dsv2.base.type_variables import T
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.registry import ImportedSchema, WrittenSchema
 from dsv2.errors import ConfigurationError, JobError
-
-T = TypeVar("T")
 
 _DEFAULTS = {"timeout": 30}  # the client would wait without a limit
 _OF_WORKERS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeAlias
 
-T = TypeVar("T")
+from dsv2.base.type_variables import T
+
 Headers: TypeAlias = Collection[tuple[str, bytes | None]]
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-K = TypeVar("K")
-V = TypeVar("V")
+from dsv2.base.type_variables import K, T, T_co, V
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from dsv2.base.printable import safe_repr
+from dsv2.base.type_variables import T
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
@@ -21,8 +22,6 @@ from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1

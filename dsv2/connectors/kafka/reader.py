@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar, cast
+from typing import Generic, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
+from dsv2.base.type_variables import T_co
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
@@ -14,8 +15,6 @@ from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
-
-T_co = TypeVar("T_co", covariant=True)
 
 _MESSAGES_AT_ONCE = 8192
 _WAIT_SECONDS = 0.1

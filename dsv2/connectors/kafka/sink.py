@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal
 
 from dsv2.base.secrets import OptionValue
+from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_choice
 from dsv2.connectors.kafka.choices import DeliveryGuarantee
 from dsv2.connectors.kafka.connection import MAX_MESSAGE_BYTES, KafkaConnection
@@ -18,8 +19,6 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 if TYPE_CHECKING:
     from dsv2.connectors.kafka.transactions import Transactions
 
-
-T = TypeVar("T")
 
 _MAX_BYTES = "message.max.bytes"
 

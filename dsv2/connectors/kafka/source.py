@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Set
 from datetime import timedelta
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal
 
 from dsv2.base.record_position import Offset, SplitName
 from dsv2.base.secrets import OptionValue
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.kafka.connection import KafkaConnection
@@ -30,8 +31,6 @@ from dsv2.sources import (
     SplitBatch,
     SplitEnumeratorContext,
 )
-
-T_co = TypeVar("T_co", covariant=True)
 
 _ASSIGNERS: Mapping[SplitAssignment, SplitAssigner[KafkaSplit]] = {
     SplitAssignment.HASH: HashSplitAssigner(lambda split: (split.topic, split.partition)),

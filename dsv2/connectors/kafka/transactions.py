@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
 
 from dsv2.base.clock import SystemClock
+from dsv2.base.type_variables import T
 from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder
@@ -22,7 +22,6 @@ from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
 
-T = TypeVar("T")
 _brokers: Pool[Broker] = Pool(lambda connection: Broker(connection, SystemClock()))
 
 

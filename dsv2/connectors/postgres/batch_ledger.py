@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
+from dsv2.base.type_variables import T
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
 from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter
 from dsv2.connectors.postgres.table_rows import RowError, TableRows
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
 
-T = TypeVar("T")
 _SINK_ITSELF = -1  # the subtask number of the entry that holds the sink's parallelism
 
 

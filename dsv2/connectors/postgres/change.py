@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias
 
-T_co = TypeVar("T_co", covariant=True)
+from dsv2.base.type_variables import T_co
 
 ChangeKind: TypeAlias = Literal["snapshot", "insert", "update", "delete"]
 """The kind of a change. "snapshot": the row existed when the job first started."""

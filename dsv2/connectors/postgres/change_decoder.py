@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias
 
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from psycopg.pq.abc import PGresult
 
+from dsv2.base.type_variables import T_co
 from dsv2.connectors.postgres.adapters import ADAPTERS, is_same_conversion
 from dsv2.connectors.postgres.change import ChangeKind, RowChange, UndecodedValue
 from dsv2.connectors.postgres.pgoutput import ABSENT, Column, Relation, RelationChange, TextRow, TextValue
 from dsv2.connectors.postgres.split import KeyColumn
 from dsv2.errors import JobError
-
-T_co = TypeVar("T_co", covariant=True)
 
 _SHOWN_CHARACTERS = 100
 _TEXT = ADAPTERS.types["text"].oid

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import T_co
 from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.change_decoder import Change, ChangeDecoder, TableColumns, columns_of
 from dsv2.connectors.postgres.log import Log
@@ -17,8 +18,6 @@ from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
-
-T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 2048
 _FETCH = b"FETCH %d FROM dsv2_snapshot" % _ROWS_AT_ONCE

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from psycopg import sql
 
+from dsv2.base.type_variables import T
 from dsv2.connectors.postgres.change_decoder import another_key
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, opened, statement
@@ -20,8 +20,6 @@ from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, KeyColumn, PostgresSplit, lsn_text, parse_lsn
 from dsv2.connectors.postgres.table import Table, replicated_table
 from dsv2.errors import JobError
-
-T = TypeVar("T")
 
 ROW_NUMBER = "dsv2_row"
 """The first column of the copy: row numbers from 1, in the order of the primary key."""

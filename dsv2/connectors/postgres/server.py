@@ -6,17 +6,17 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import errors, sql
 
+from dsv2.base.type_variables import T
 from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.postgres.adapters import ADAPTERS
 from dsv2.connectors.postgres.settings import PostgresConnection, parse_table_name
 from dsv2.errors import JobError
 
-T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _LOG = logging.getLogger(__name__)

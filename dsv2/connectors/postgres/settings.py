@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dsv2.base.secrets import HIDDEN, hide
+from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
@@ -113,8 +114,6 @@ def _check(user: str, conninfo: str) -> None:
         if part.name in _SHOWN and not part.is_shown and (part.name == "port" or re.search("[;=]", part.value)):
             raise ConfigurationError(f"{user}: the {part.name} in conninfo is not valid. {_HOW}")
 
-
-T = TypeVar("T")
 
 LOG_BYTES_PER_BATCH = 64 << 20
 

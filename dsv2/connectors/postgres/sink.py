@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from dsv2.base.type_variables import T
 from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter, parse_table_name
 from dsv2.errors import ConfigurationError
 from dsv2.model.resource import Resource
@@ -15,9 +16,6 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
 if TYPE_CHECKING:
     from dsv2.connectors.postgres.table_rows import RowChecker
-
-
-T = TypeVar("T")
 
 
 class PostgresSink(ParallelSink[T], Generic[T]):

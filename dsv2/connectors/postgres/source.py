@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_choice, check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.settings import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from dsv2.connectors.postgres.discovery import PostgresDiscovery
 
 
-T_co = TypeVar("T_co", covariant=True)
 _LSN = re.compile(r"[0-9A-Fa-f]+/[0-9A-Fa-f]+")
 
 _RETIRING_TIMEOUT = timedelta(minutes=2)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import psycopg
 from psycopg import errors, sql
 
+from dsv2.base.type_variables import T
 from dsv2.connectors.postgres.adapters import ColumnRule, plain, rule_of
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, statement
 from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter
 from dsv2.connectors.postgres.table import table_of
-
-T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
 _TABLE = sql.Identifier("dsv2_check")

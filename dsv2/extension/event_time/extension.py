@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
+from dsv2.base.type_variables import T
 from dsv2.extension.event_time import declarations
 from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder, WatermarkStrategyBuilder
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
-
-T = TypeVar("T")
 
 
 class EventTimeExtension:

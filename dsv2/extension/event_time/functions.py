@@ -5,8 +5,9 @@ The runtime recognizes them by their class, so they need no wrapper.
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
+from dsv2.base.type_variables import IN1_contra, IN2_contra, IN_contra, OUT1_co, OUT2_co, OUT_co
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
@@ -22,13 +23,6 @@ from dsv2.model.context import (
     TwoOutputNonPartitionedContext,
     TwoOutputPartitionedContext,
 )
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-IN1_contra = TypeVar("IN1_contra", contravariant=True)
-IN2_contra = TypeVar("IN2_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
-OUT1_co = TypeVar("OUT1_co", covariant=True)
-OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class EventTimeManager(Protocol):

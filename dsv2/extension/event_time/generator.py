@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias
 
 from dsv2.base.callables import takes
 from dsv2.base.columnar import column_of
+from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
@@ -24,8 +25,6 @@ from dsv2.sources import WatermarkStrategy
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError, TickingFunction, greatest_timestamp
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
-
-T = TypeVar("T")
 
 EventTimeExtractor: TypeAlias = Callable[[T], int]
 """Returns the event time of a record, in ms since the epoch."""

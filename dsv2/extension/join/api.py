@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypedDict, Unpack, overload
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.checks.arguments import as_choice, as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import Joining, JoinType, JoinTypeChoice, LateRecord, as_join_function, check_late
@@ -17,10 +18,6 @@ from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, Window
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.state import StateTtl
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
 
 class _LateCallbacks(TypedDict, Generic[IN1, IN2, OUT], total=False):

@@ -5,22 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import IN1, IN2, OUT, IN1_contra, IN2_contra, OUT_co, T
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.model.context import Collector, RuntimeContext
 from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, WrappingFunction, check_returned
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
-T = TypeVar("T")
-IN1_contra = TypeVar("IN1_contra", contravariant=True)
-IN2_contra = TypeVar("IN2_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class JoinType(Enum):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import IN1, IN2, OUT, T
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.buffer import BufferedRecord, JoinBuffer
@@ -36,11 +37,6 @@ from dsv2.spi import (
     partition_access,
     refuse_returned,
 )
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from dsv2.base.callables import deferred_kind, takes
+from dsv2.base.type_variables import IN, OUT, V
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import JoinType, JoinTypeChoice
@@ -19,9 +20,6 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.resource import Resource
 
 K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 @dataclass(frozen=True, kw_only=True)

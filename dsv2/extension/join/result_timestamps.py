@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self
 
+from dsv2.base.type_variables import OUT
 from dsv2.model.context import Collector, RuntimeContext
 from dsv2.spi import StampedSideOutput, stamping_collector
-
-OUT = TypeVar("OUT")
 
 
 class _StampedContext:

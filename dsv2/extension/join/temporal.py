@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
+from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
@@ -23,10 +24,6 @@ from dsv2.model.context import Collector, NonPartitionedContext, PartitionedCont
 from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
 _Entry: TypeAlias = dict[Any, Any]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import product
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import FailedCallbackError, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
 
 class UnboundedJoin(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import product
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.extension.join.functions import (
     JoinFunction,
     JoinType,
@@ -20,10 +21,6 @@ from dsv2.extension.window.two_input import TwoInputWindowed
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, refuse_returned
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
 
 class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
