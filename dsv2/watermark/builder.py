@@ -119,7 +119,7 @@ class LongWatermarkBuilder(OrderedBuilder[int]):
             WatermarkDeclarationError: The settings contradict each other. For example, the watermark is aligned but
                 does not wait for all channels, or is combined with a sum and forwarded.
         """
-        return LongWatermarkDeclaration(self._identifier, self._policy(), self._strategy, scope=self._scope)
+        return LongWatermarkDeclaration(self._identifier, self._policy, self._strategy, scope=self._scope)
 
 
 class BoolWatermarkBuilder(QuorumBuilder[bool]):
@@ -140,7 +140,7 @@ class BoolWatermarkBuilder(QuorumBuilder[bool]):
             WatermarkDeclarationError: The settings contradict each other. For example, the watermark is aligned but
                 does not wait for all channels.
         """
-        return BoolWatermarkDeclaration(self._identifier, self._policy(), self._strategy, scope=self._scope)
+        return BoolWatermarkDeclaration(self._identifier, self._policy, self._strategy, scope=self._scope)
 
 
 class FloatWatermarkBuilder(OrderedBuilder[float], WatermarkBuilder[float]):

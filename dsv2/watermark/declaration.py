@@ -196,13 +196,6 @@ class WatermarkCombinationPolicy:
     delivery: Delivery[Any] = WatermarkDelivery.ON_CHANGE
     barrier: BarrierWait | None = None
 
-    def __post_init__(self) -> None:
-        if self.aligned and not self.combine_wait_for_all_channels:
-            raise WatermarkDeclarationError(
-                "An aligned watermark must wait for all channels: "
-                "call combine_wait_for_all_channels(True) on the builder as well."
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class WatermarkDeclaration(Generic[V]):
@@ -226,6 +219,11 @@ class WatermarkDeclaration(Generic[V]):
 
     def __post_init__(self) -> None:
         policy = self.combination_policy
+        if policy.aligned and not policy.combine_wait_for_all_channels:
+            raise WatermarkDeclarationError(
+                "An aligned watermark must wait for all channels: "
+                "call combine_wait_for_all_channels(True) on the builder as well."
+            )
         self._check_function(policy.combination_function)
         if policy.across_inputs_function is not None:
             self._check_function(policy.across_inputs_function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
@@ -25,7 +26,7 @@ from dsv2.watermark.declaration import (
     WatermarkHandlingStrategy,
     WhenExceeded,
 )
-from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
+from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.laws import checked_combination
 from dsv2.watermark.scoped_builder import ScopedBuilder
 from dsv2.watermark.value_type import ValueType
@@ -53,14 +54,8 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
     def __init__(self, identifier: str, value_type: ValueType[V], function: WatermarkCombinationFunction) -> None:
         self._identifier = identifier
         self._type = value_type
-        self._function = function
-        self._wait_for_all_channels = False
-        self._aligned = False
-        self._across_inputs = False
-        self._across_inputs_function: WatermarkCombinationFunction | None = None
-        self._delivery: Delivery[V] = WatermarkDelivery.ON_CHANGE
+        self._policy = WatermarkCombinationPolicy(function)
         self._given_strategy: WatermarkHandlingStrategy | None = None
-        self._barrier: BarrierWait | None = None
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
@@ -103,16 +98,14 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
 
     def combine_wait_for_all_channels(self, wait: bool) -> Self:
         """Set whether receivers wait until every channel has sent a value. Default: False."""
-        self._wait_for_all_channels = _as_bool(wait, "wait")
-        return self
+        return self._with(combine_wait_for_all_channels=_as_bool(wait, "wait"))
 
     def aligned(self, aligned: bool = True) -> Self:
         """Set whether the watermark blocks a channel until all channels have sent theirs. Default: False.
 
         Requires ``combine_wait_for_all_channels(True)``. (In Flink this is internal: ``Alignable``.)
         """
-        self._aligned = _as_bool(aligned, "aligned")
-        return self
+        return self._with(aligned=_as_bool(aligned, "aligned"))
 
     def combine_across_inputs(self, combine: bool, function: WatermarkCombinationFunction | None = None) -> Self:
         """Set whether a two-input function forwards one value combined over both inputs. Default: False, as Flink.
@@ -121,21 +114,17 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
             combine: Whether to combine.
             function: How the values of the inputs are combined. None (default): as those of the channels.
         """
-        self._across_inputs = _as_bool(combine, "combine")
-        if function is not None and not combine:
+        if not _as_bool(combine, "combine") and function is not None:
             raise WatermarkDeclarationError("combine_across_inputs(False) combines nothing: omit the function.")
-        self._across_inputs_function = function
-        return self
+        return self._with(combine_across_inputs=combine, across_inputs_function=function)
 
     def deliver_on_change(self) -> Self:
         """Deliver a combined value if it differs from the last one (the default)."""
-        self._delivery = WatermarkDelivery.ON_CHANGE
-        return self
+        return self._with(delivery=WatermarkDelivery.ON_CHANGE)
 
     def deliver_on_arrival(self) -> Self:
         """Deliver the combined value whenever a value arrives, even if it is the same again."""
-        self._delivery = WatermarkDelivery.ON_ARRIVAL
-        return self
+        return self._with(delivery=WatermarkDelivery.ON_ARRIVAL)
 
     def deliver_when(self, predicate: Callable[[V, V | None], bool]) -> Self:
         """Deliver a changed value only when a predicate holds. The others are neither delivered nor forwarded.
@@ -146,8 +135,7 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
         """
         if not callable(predicate):
             raise WatermarkDeclarationError(f"deliver_when requires a function of two values, not {predicate!r}.")
-        self._delivery = DeliverWhen(predicate)
-        return self
+        return self._with(delivery=DeliverWhen(predicate))
 
     def default_handling_strategy(self, strategy: WatermarkHandlingStrategy | Literal["forward", "ignore"]) -> Self:
         """Set what the framework does after a function returned PEEK.
@@ -168,25 +156,17 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
         return self.default_handling_strategy(WatermarkHandlingStrategy.IGNORE)
 
     def _combined_by(self, function: WatermarkCombinationFunction) -> Self:
-        self._function = function
-        return self
+        return self._with(combination_function=function)
 
-    def _policy(self) -> WatermarkCombinationPolicy:
-        return WatermarkCombinationPolicy(
-            self._function,
-            self._wait_for_all_channels,
-            self._aligned,
-            self._across_inputs,
-            self._across_inputs_function,
-            self._delivery,
-            self._barrier,
-        )
+    def _with(self, **changes: Any) -> Self:
+        self._policy = replace(self._policy, **changes)
+        return self
 
     @property
     def _strategy(self) -> WatermarkHandlingStrategy:
         if self._given_strategy is not None:
             return self._given_strategy
-        copies = is_idempotent(self._function)
+        copies = is_idempotent(self._policy.combination_function)
         return WatermarkHandlingStrategy.FORWARD if copies else WatermarkHandlingStrategy.IGNORE
 
 
@@ -240,10 +220,9 @@ class OrderedBuilder(ExtremumBuilder[V], QuorumBuilder[V]):
         Raises:
             WatermarkDeclarationError: An argument is invalid, or there is no limit to exceed.
         """
-        self._barrier = BarrierWait.of(timeout, max_records, when_exceeded)
-        self._function = NumericWatermarkCombinationFunction.MIN
-        self._aligned = self._wait_for_all_channels = True
-        return self
+        wait = BarrierWait.of(timeout, max_records, when_exceeded)
+        least = NumericWatermarkCombinationFunction.MIN
+        return self._with(combination_function=least, combine_wait_for_all_channels=True, aligned=True, barrier=wait)
 
     def combine_function_quantile(self, quantile: float) -> Self:
         """Combine to the value of a channel such that this fraction of the channels has no greater one.
@@ -265,7 +244,7 @@ class WatermarkBuilder(TypedBuilder[V]):
         Raises:
             WatermarkDeclarationError: The settings contradict each other; the error says why.
         """
-        return WatermarkDeclaration(self._identifier, self._policy(), self._strategy, self._type, self._scope)
+        return WatermarkDeclaration(self._identifier, self._policy, self._strategy, self._type, self._scope)
 
 
 def _as_bool(value: bool, parameter: str) -> bool:
