@@ -223,7 +223,8 @@ def _problem(
             f"{where}: a broadcast record failed in each of {place.parallelism} subtasks, and the parallelism is now "
             f"{operator.parallelism}. Start once with the former parallelism"
         )
-    if ended and _sources_of(plan, operator.id) <= set(ended):
+    before = {one.uid for one in plan.upstream_of(operator) if one.kind is OperatorKind.SOURCE}
+    if ended and before <= set(ended):
         return f"{where} has received the end of its input"
     return None
 
@@ -248,14 +249,3 @@ def _problems_of_source(operator: Operator | None, uid: str, offset: SourceOffse
             yield f"{where}, a {type(source).__name__}, does not define decode_again"
         except (Dsv2Error, OSError) as error:
             yield f"{where}: {error}"
-
-
-def _sources_of(plan: Plan, operator_id: int) -> set[str]:
-    """The uids of the sources whose records reach an operator."""
-    reached, left = set[int](), [operator_id]
-    while left:
-        if (current := left.pop()) not in reached:
-            reached.add(current)
-            left += [edge.source for edge in plan.edges_into[current]]
-    operators = (plan.operators[one] for one in reached)
-    return {operator.uid for operator in operators if operator.kind is OperatorKind.SOURCE}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 
 from dsv2.errors import WatermarkDeclarationError
@@ -15,22 +15,14 @@ from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.combination_function import is_idempotent
 
 
-@dataclass(frozen=True, slots=True)
-class AddressedGraph:
-    """Operators with their ``passes_on``, and edges with their ``without``."""
-
-    operators: tuple[Operator, ...]
-    edges: tuple[Edge, ...]
-
-
 def with_addresses(
     operators: Sequence[Operator],
     edges: Sequence[Edge],
     declarations: Mapping[str, WatermarkDeclaration],
     *,
     is_part: bool,
-) -> AddressedGraph:
-    """Return the graph in which addressed watermarks only go where an operator acts on them.
+) -> tuple[tuple[Operator, ...], tuple[Edge, ...]]:
+    """Return the operators and edges of the graph in which addressed watermarks only go where an operator acts on them.
 
     Args:
         operators: The operators, upstream first.
@@ -55,7 +47,7 @@ def with_addresses(
         for edge in edges:
             if edge.target not in flow.leading:
                 without[edge].add(declaration.identifier)
-    return AddressedGraph(
+    return (
         tuple(replace(one, passes_on=frozenset(passed_on[one.id])) if passed_on[one.id] else one for one in operators),
         tuple(replace(edge, without=frozenset(without[edge])) if without[edge] else edge for edge in edges),
     )

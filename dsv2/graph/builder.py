@@ -182,12 +182,12 @@ class PlanBuilder:
         for operator in operators:
             check_handlers(operator, declarations)
         addressed = {} if self.ignores_addresses else declarations
-        graph = with_addresses(operators, edges, addressed, is_part=self.is_part)
+        operators, edges = with_addresses(operators, edges, addressed, is_part=self.is_part)
         plan = Plan(
             job_name,
             mode,
-            graph.operators,
-            with_superseded(graph.operators, graph.edges, declarations),
+            operators,
+            with_superseded(operators, edges, declarations),
             declarations,
             tuple(registered_types),
             callback_timeout_ms,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from dsv2.base.record_position import SplitName
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_at_least_one
-from dsv2.connectors.files.directory import Directory, FileLocation
+from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import ConfigurationError
@@ -34,7 +34,7 @@ _BYTES_PER_BATCH = 128 << 20
 _LEAST_BYTES = 64 << 10
 
 
-class FilesSource(AssigningSource[T_co, FileSplit], Generic[T_co]):
+class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit], Generic[T_co]):
     """Reads the files of a directory, in the order of their names.
 
     Files are assigned gradually, so the event time of a bounded source advances from file to file.
@@ -109,13 +109,7 @@ class FilesSource(AssigningSource[T_co, FileSplit], Generic[T_co]):
         return self._format.decode_again(self._location.open().file(str(split)), value)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
-        return _FileReader(self._location.open(), self._format)
-
-
-class _FileReader(SourceReader[T_co, FileSplit], Generic[T_co]):
-    def __init__(self, directory: Directory, file_format: FileFormat[T_co]) -> None:
-        self._directory = directory
-        self._format = file_format
+        return self
 
     def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[RecordBatch[T_co]]:
-        return self._format.read(self._directory.file(start.name), start.position, stop.position)
+        return self._format.read(self._location.open().file(start.name), start.position, stop.position)
