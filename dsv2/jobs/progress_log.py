@@ -27,6 +27,7 @@ from dsv2.graph import Plan
 from dsv2.jobs.configuration import Section
 from dsv2.jobs.progress import JobProgress
 from dsv2.plan_view.runtime_view import RuntimeView
+from dsv2.plan_view.view import view_of
 from dsv2.version import __version__
 
 T = TypeVar("T")
@@ -132,8 +133,6 @@ class ProgressLog:
             started_at_ms: When the run started, in ms since the epoch.
             runtime: What its runtime adds to the explanation of the plan.
         """
-        from dsv2.plan_view.view import view_of  # not loaded for jobs without a checkpoint
-
         try:
             view = msgspec.to_builtins(view_of(plan, runtime))
             self._folder.write(_PLAN, _encoded(job=StoredJob(plan.job_name, started_at_ms, view, self._configuration)))

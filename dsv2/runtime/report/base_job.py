@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from dsv2.base.clock import Clock
 from dsv2.checks.arguments import as_seconds
@@ -17,12 +16,10 @@ from dsv2.graph import Plan
 from dsv2.jobs.handle import JobResult, JobStatus
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
+from dsv2.jobs.watermark_report import WatermarkReport, report_watermarks
+from dsv2.plan_view.view import view_of
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
-
-if TYPE_CHECKING:
-    from dsv2.jobs.watermark_report import WatermarkReport
-
 
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 
@@ -63,9 +60,6 @@ class BaseJob(ABC):
     @short_traceback
     def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
         """Report what holds a watermark back; see ``JobHandle``."""
-        from dsv2.jobs.watermark_report import report_watermarks  # loaded when it is used
-        from dsv2.plan_view.view import view_of
-
         return report_watermarks(view_of(self._plan), self.progress, self._now_ms, identifier, operator)
 
     @short_traceback

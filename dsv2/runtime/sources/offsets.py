@@ -6,11 +6,12 @@ there, and the state of the enumerator. So it is both the order for that micro-b
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from dsv2.base.record_position import Offset, RecordPosition, SplitName
 from dsv2.runtime.sources.split_watermarks import value_from_json
@@ -84,21 +85,6 @@ class ReplayedValue:
     offset: Offset
     payload: bytes
 
-    def to_json(self) -> dict[str, Any]:
-        """Return its part of an offset."""
-        return {
-            "letter": self.letter,
-            "subtask": self.subtask,
-            "split": self.split,
-            "offset": self.offset,
-            "payload": b64encode(self.payload).decode(),
-        }
-
-    @staticmethod
-    def from_json(entry: Mapping[str, Any]) -> ReplayedValue:
-        """Return the value that ``entry``, a part of an offset, stands for."""
-        return ReplayedValue(**{**entry, "payload": b64decode(entry["payload"], validate=True)})
-
 
 @dataclass(frozen=True, slots=True)
 class ReaderOrder:
@@ -164,7 +150,7 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             tuple(reader["signals"]),
             offset["now_ms"],
             tuple(reader["sender"]),
-            tuple(map(ReplayedValue.from_json, reader.get(_REPLAYS, ()))),
+            tuple(replays_in(reader)),
             failures_in(offset),
         )
         for subtask, reader in enumerate(offset["readers"])
@@ -187,12 +173,12 @@ def failures_in(offset: SourceOffset, reports: Iterable[Report] = ()) -> int:
 
 def with_replays(offset: SourceOffset, values: Iterable[ReplayedValue]) -> SourceOffset:
     """Return ``offset`` so that the micro-batch after it also decodes values of dead letters again."""
-    return {**offset, _REPLAYS: [*offset.get(_REPLAYS, ()), *(value.to_json() for value in values)]}
+    return {**offset, _REPLAYS: [*offset.get(_REPLAYS, ()), *msgspec.to_builtins(list(values))]}
 
 
-def replays_in(offset: SourceOffset) -> list[ReplayedValue]:
-    """Return the values of dead letters that the micro-batch after ``offset`` decodes again."""
-    return list(map(ReplayedValue.from_json, offset.get(_REPLAYS, ())))
+def replays_in(entry: Mapping[str, Any]) -> list[ReplayedValue]:
+    """Return the values of dead letters to decode again: after an offset, or by one of its readers."""
+    return msgspec.convert(entry.get(_REPLAYS, []), list[ReplayedValue])
 
 
 def content(offset: SourceOffset) -> tuple[Any, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from dsv2.base.clock import Clock
 from dsv2.errors import ContractError
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, ReplayedValue, Report
@@ -121,7 +123,7 @@ class ReaderState:
 
     def to_json(self, splits: Serializer[Any]) -> dict[str, Any]:
         """Return the reader's part of an offset."""
-        replays = {"replays": [value.to_json() for value in self.replays]} if self.replays else {}
+        replays = {"replays": msgspec.to_builtins(self.replays)} if self.replays else {}
         return {
             **replays,
             "splits": [held.to_json(splits) for held in self.splits.values()],
