@@ -30,7 +30,7 @@ from benchmarks.state import TASKS, Visits, pipeline
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.sources import DataGeneratorSource
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint
-from runtime_spark.checkpoint.record import read_generation
+from runtime_spark.checkpoint.generation import read_generation
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.state_entries import state_entries

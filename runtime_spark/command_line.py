@@ -16,8 +16,8 @@ from dsv2.file_log.completion import former_sink
 from dsv2.graph import Plan
 from dsv2.plan_view.runtime_view import RuntimeView
 from runtime_spark.checkpoint.file_merges import SparkMerger
-from runtime_spark.checkpoint.generations import current_generation
-from runtime_spark.checkpoint.record import read_generation
+from runtime_spark.checkpoint.generation import read_generation
+from runtime_spark.checkpoint.generations import Generations
 from runtime_spark.checkpoint.state_metadata import check_state_metadata
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.layout import Layout
@@ -70,8 +70,15 @@ def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[JobRecord, str, 
     """Return the job as of its last complete micro-batch, the id of the checkpoint, and the layout of its state."""
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        generation = read_generation(current_generation(open_folder(spark, checkpoint)))
-    return generation.record, str(generation.checkpoint_id), generation.layout
+        generation = read_generation(Generations(open_folder(spark, checkpoint)).current)
+    return (
+        generation.record,
+        str(generation.stored.checkpoint_id),
+        {
+            "partitions": generation.stored.layout.partitions,
+            "state": generation.stored.layout.state,
+        },
+    )
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
@@ -89,10 +96,11 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
     key = state_key(key_file)
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        folder = current_generation(open_folder(spark, checkpoint))
+        folder = Generations(open_folder(spark, checkpoint)).current
         generation = read_generation(folder)
-        check_state_metadata(folder)
-    make = RowMaker(generation.placement.addresses, generation.history, generation.has_pages, key)
+        check_state_metadata(folder, folder.tree("state"))
+    layout = generation.stored.layout
+    make = RowMaker(layout.addresses, generation.history, layout.has_pages, key)
     size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
     try:
         rows = state_entries(spark, generation).mapInArrow(make, ROWS_SCHEMA)

@@ -34,8 +34,8 @@ def to_dataframe(
     """Return the records of ``stream`` as a DataFrame: a streaming one, or a batch one in BATCH mode.
 
     Call it instead of ``execute``, on a pipeline without sinks. Start your query over a streaming DataFrame within
-    ``with starting(spark, parallelism):``. The checkpoint of that query has no manifest, so a restart does not check
-    that the pipeline is unchanged.
+    ``with starting(spark, parallelism):``. The checkpoint of that query has no record of the
+    job, so a restart does not check that the pipeline is unchanged.
 
     Args:
         env: The environment. It is empty afterwards.

@@ -20,7 +20,6 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.folder_kinds import check_no_savepoint
 from dsv2.checks.arguments import as_choice, check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
@@ -178,10 +177,11 @@ class SparkRuntime:
             if operator.kind is OperatorKind.SOURCE:
                 check_source(operator)
         registry = TypeRegistry.of(plan)
-        restores = restoration is not None and restoration.savepoint is not None
+        savepoint = None if restoration is None else restoration.savepoint
+        restores = savepoint is not None
         origin = None
-        if restoration is not None and restores:
-            origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
+        if restoration is not None and savepoint is not None:
+            origin = RestoredProgram(savepoint.info.program, restoration.sent(plan))
         packed = pack_job(plan, layout, registry, self._state_key, history, origin, traced_batch, self._worker_logging)
         job_key = hashlib.sha256(packed).hexdigest()[:16]
         of_sources = pack_part(packed)
@@ -284,13 +284,12 @@ class SparkRuntime:
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
             root = open_folder(self._spark, location)
-            check_no_savepoint(root)
             chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
             checkpoint = Checkpoint(self._spark, chosen, plan, layout, options, self._clock)
             plan = with_skips(plan, checkpoint.unblocking.skips)
             restoration = checkpoint.restoration
-            positions = {} if restoration is None else restoration.origin.sources
-            archive = ReportArchive(checkpoint.folder, plan, reports)
+            positions = {} if restoration is None else restoration.record.sources
+            archive = ReportArchive(checkpoint.folder, chosen.generation.reports, plan, reports)
             archive.restore({uid: position.reports for uid, position in positions.items()})
         source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
         compiled = self.compile(plan, source_options, checkpoint)

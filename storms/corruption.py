@@ -45,7 +45,7 @@ LAYOUTS = ("blob", "map")
 _BATCHES = 5
 _SECONDS = 300.0
 _STATE = ("State of ", "subtask ")
-_MANIFEST = "dsv2/manifest"
+_RECORD = "dsv2/job"
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> t
 
 
 def names_of(target: Target) -> list[Sequence[str]]:
-    """The ways in which an error may name a damaged file: its path, the state of a subtask, or the manifest."""
+    """The ways in which an error may name a damaged file: its path, the state of a subtask, or that of records."""
     names: list[Sequence[str]] = [[target.file]]
     if target.file.startswith("state"):
         names.append(_STATE)
-    elif target.file.startswith(_MANIFEST):
-        names += [[_MANIFEST], ["there is no dsv2/manifest"]]
+    elif target.file.startswith(_RECORD):
+        names.append([_RECORD])
     return names
 
 

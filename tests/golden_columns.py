@@ -1,4 +1,4 @@
-"""Keyed state in columns as bytes: states, panes and timers in blobs and in pages, and the manifest of their job.
+"""Keyed state in columns as bytes: states, panes and timers in blobs and in pages, and the program of their job.
 
 ``python -m tests.golden_columns`` records them in ``tests/golden/columns_VERSION.json``, once for each format version.
 """
@@ -18,14 +18,13 @@ import pyarrow as pa
 from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, First, Key, Max, Mean, Sum
 from dsv2.arrow import ArrowCollector, ArrowContext, ArrowEventTimeProcessFunction, schema_of
+from dsv2.checkpoint.description import describe
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
-from runtime_spark.checkpoint.manifest import manifest_of
-from runtime_spark.frames.layout import Layout
 from tests import ROOT
 from tests.durations import ms
 from tests.golden_format import GOLDEN, Content
@@ -196,7 +195,7 @@ def content() -> Content:
         "states": states,
         "digests of many pages": [[name, number, _digest(data)] for (name, number), data in sorted(many.kept.items())],
         "pages": [[name, number, data.hex()] for (name, number), data in sorted(entries.kept.items())],
-        "manifest": json.loads(json.dumps(manifest_of(plan, Layout.of(plan))).replace(f"{ROOT}/", "")),
+        "program": json.loads(json.dumps(describe(plan)).replace(f"{ROOT}/", "")),
     }
 
 

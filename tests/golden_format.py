@@ -1,4 +1,4 @@
-"""The parts of a checkpoint as bytes: a job's state, its manifest and the offsets of its sources.
+"""The parts of a checkpoint as bytes: a job's state, its program and the offsets of its sources.
 
 ``python -m tests.golden_format`` records them in ``tests/golden/format_VERSION.json``, once for each format version.
 """
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dsv2 import ExecutionEnvironment
 from dsv2.base.clock import Clock
+from dsv2.checkpoint.description import describe
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
@@ -20,8 +21,6 @@ from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.checkpoint.manifest import manifest_of
-from runtime_spark.frames.layout import Layout
 from runtime_spark.source.frame_source import Planner, SparkOffset
 from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.split_feed import SplitFeed
@@ -126,14 +125,14 @@ def content() -> Content:
     return {
         "states": {uid: state.hex() for uid, state in states.items()},
         "pages": [[name, number, data.hex()] for (name, number), data in sorted(entries.kept.items())],
-        "manifest": json.loads(json.dumps(manifest_of(plan, Layout.of(plan))).replace(f"{ROOT}/", "")),
+        "program": json.loads(json.dumps(describe(plan)).replace(f"{ROOT}/", "")),
         "offsets": {uid: _offsets(planner) for uid, planner in planners(plan).items()},
     }
 
 
-def comparable(manifest: Content) -> Content:
-    """The manifest without the parts that depend on the Python version and on line numbers."""
-    plain = re.sub(r'"(python|digest|defined_at)": "[^"]*"', r'"\1": "..."', json.dumps(manifest))
+def comparable(program: Content) -> Content:
+    """The description without the parts that depend on the Python version and on line numbers."""
+    plain = re.sub(r'"(python|digest|defined_at)": "[^"]*"', r'"\1": "..."', json.dumps(program))
     found: Content = json.loads(plain)
     return found
 

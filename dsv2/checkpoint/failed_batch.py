@@ -63,7 +63,7 @@ class Unblocking:
         after = {**dict.fromkeys(new), **kept}
         self._content = replace(self._stored, skips=tuple(after.items()))
         # A request that is withdrawn, and made again, is a new one.
-        self._warned = self._read_warned() & before.keys() & after.keys()
+        self._warned = self._read_warned() & before.keys() & after.keys() if before else set()
 
     @property
     def failed_before(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from dsv2.base.folders import ReadableFolder
@@ -27,20 +28,24 @@ class FolderKind(Enum):
 def kind_of_folder(folder: ReadableFolder) -> FolderKind:
     """Return what ``folder`` holds."""
     try:
-        names = folder.sizes().keys()
+        return kind_of_names(folder.sizes())
     except NotADirectoryError:
         return FolderKind.OTHER
+
+
+def kind_of_names(names: Collection[str]) -> FolderKind:
+    """Return what a folder with these names holds."""
     if SAVEPOINT_FILE in names:
         return FolderKind.SAVEPOINT
     if LOCAL_FILES in names:
         return FolderKind.LOCAL
-    return FolderKind.SPARK if names & _OF_SPARK else FolderKind.OTHER
+    return FolderKind.SPARK if _OF_SPARK.intersection(names) else FolderKind.OTHER
 
 
-def check_no_savepoint(folder: ReadableFolder) -> None:
+def check_no_savepoint(path: str, kind: FolderKind) -> None:
     """Check the folder of a checkpoint before anything is written. Raises ``ConfigurationError`` for a savepoint."""
-    if kind_of_folder(folder) is FolderKind.SAVEPOINT:
+    if kind is FolderKind.SAVEPOINT:
         raise ConfigurationError(
-            f"{folder.path} is a savepoint, not a checkpoint. To start from it, pass it as savepoint=..., with a new "
+            f"{path} is a savepoint, not a checkpoint. To start from it, pass it as savepoint=..., with a new "
             f"folder as checkpoint_location."
         )

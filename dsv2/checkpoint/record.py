@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from dsv2.checkpoint.description import Description, class_name
+from dsv2.checkpoint.description import Description, class_name, describe
 from dsv2.checkpoint.description_check import check_description
 from dsv2.checkpoint.key_samples import KeySample
 from dsv2.dead_letters.replay import Replays
@@ -128,6 +128,11 @@ class JobRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def file_folders(self) -> list[tuple[str, str]]:
         """Return the uids of the sinks, and the folders of those that write files."""
         return [(uid, sink.folder) for uid, sink in self.sinks.items()]
+
+
+def new_record(plan: Plan, job_id: str) -> JobRecord:
+    """Return the record of a job that has not run."""
+    return JobRecord(job_id=job_id, batch_id=-1, programs=[describe(plan)])
 
 
 def sinks_of(plan: Plan, folders: Mapping[str, str] | None = None) -> dict[str, SinkRecord]:

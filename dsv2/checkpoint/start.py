@@ -17,7 +17,7 @@ from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.history import continued_programs
 from dsv2.checkpoint.key_samples import changed_keys, readable_samples
 from dsv2.checkpoint.operator_differences import at
-from dsv2.checkpoint.record import JobRecord, SourcePosition, extended
+from dsv2.checkpoint.record import JobRecord, SourcePosition, extended, new_record
 from dsv2.checkpoint.replayed_letters import replayed
 from dsv2.checkpoint.stored_classes import unreadable_classes
 from dsv2.dead_letters.replay import PendingReplay, Replays, check_replays
@@ -121,7 +121,7 @@ def decide(stored: Stored | None, plan: Plan, options: RunOptions, job_id: str) 
         job_id: Identifies the job if it is a new one.
     """
     if stored is None:
-        return Start(Action.NEW, JobRecord(job_id=job_id, batch_id=-1, programs=[describe(plan)]))
+        return Start(Action.NEW, new_record(plan, job_id))
     return _Decision(stored, plan, options).start(job_id)
 
 

@@ -89,8 +89,9 @@ def checkpoint_commands(path: str) -> Any:
     """
     if not is_remote(path):
         folder = local_folder(path, "")
-        check_no_savepoint(folder)
-        if kind_of_folder(folder) is FolderKind.LOCAL:
+        kind = kind_of_folder(folder)
+        check_no_savepoint(folder.path, kind)
+        if kind is FolderKind.LOCAL:
             from dsv2.local import command_line  # loads the runtime
 
             return command_line

@@ -202,8 +202,9 @@ class LocalCheckpoint:
                     self.folder.delete(_name(number, suffix))
 
     def _check_runtime(self) -> None:
-        check_no_savepoint(self.folder)
-        if kind_of_folder(self.folder) is FolderKind.SPARK:
+        kind = kind_of_folder(self.folder)
+        check_no_savepoint(self.folder.path, kind)
+        if kind is FolderKind.SPARK:
             raise IncompatibleCheckpointError(
                 f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a "
                 f"savepoint of it, and start with savepoint=... and a new checkpoint_location."

@@ -13,7 +13,7 @@ from dsv2.dead_letters.replay import PendingReplay, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
-from runtime_spark.checkpoint.record import Generation
+from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
 
@@ -61,8 +61,8 @@ def pending_in(
         plan: The program that starts.
         options: The options of the start.
     """
-    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
-    found = pending_replay(letters, current.origin.replays, current.next_batch)
+    letters = checkpoint_letters(spark, root, plan, options, current.stored.job_id)
+    found = pending_replay(letters, current.stored.replays, current.next_batch)
     return found if found is not None and found.letters else None
 
 
@@ -70,10 +70,10 @@ def is_withdrawn(
     spark: SparkSession, root: Folder, current: Generation, begun: Generation, plan: Plan, options: RunOptions
 ) -> bool:
     """Return whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
-    own = set(begun.origin.replays.requests) - set(current.origin.replays.requests)
+    own = set(begun.stored.replays.requests) - set(current.stored.replays.requests)
     if not own:
         return False
-    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
+    letters = checkpoint_letters(spark, root, plan, options, current.stored.job_id)
     return not own <= {request.name for request in letters.requests()}
 
 

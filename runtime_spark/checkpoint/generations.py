@@ -15,62 +15,59 @@ has a complete micro-batch, so a driver may die at any point.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from dsv2.base.folders import Folder
-from dsv2.checks.json_documents import read_document, write_document
+from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_names
+from dsv2.errors import IncompatibleCheckpointError
 
 SAVEPOINT = "savepoint"
 """The folder in a generation of the savepoint with which it begins."""
 
 _GENERATIONS = "generations"
-_ANCESTRY = "dsv2/generation.json"
 _OFFSETS = "offsets"
 _OF_THE_FIRST = ("offsets", "commits", "state", "sources", "metadata")
 _LEASE = "drivers"
 
 
-@dataclass(frozen=True)
-class Ancestry:
-    """The inheritance of a generation from the first generation of its checkpoint.
+class Generations:
+    """The generations of the checkpoint in ``root``.
 
     Attributes:
-        checkpoint_id: The id of the first generation. File sinks know the checkpoint by it.
-        savepoint: The savepoint with which the first generation began, or None.
+        later: The numbers of the generations after the first one.
+        number: The number of the current one: the last with a complete micro-batch, or 0, the first, if none has one.
+
+    Raises:
+        ConfigurationError: ``root`` is a savepoint.
+        IncompatibleCheckpointError: It is the checkpoint of a local job.
     """
 
-    checkpoint_id: str
-    savepoint: str | None
+    def __init__(self, root: Folder) -> None:
+        self._root = root
+        names = root.sizes()
+        if (kind := kind_of_names(names)) is FolderKind.LOCAL:
+            raise IncompatibleCheckpointError(
+                f"{root.path} is the checkpoint of a job in the local runtime. To continue that job on Spark, take a "
+                f"savepoint of it, and start with savepoint=... and a new checkpoint_location."
+            )
+        check_no_savepoint(root.path, kind)
+        self.later = root.numbers(_GENERATIONS) if _GENERATIONS in names else []
+        complete = (number for number in reversed(self.later) if _generation(root, number).numbers("commits"))
+        self.number = next(complete, 0)
 
-    def write(self, generation: Folder) -> None:
-        """Record it before anything else in a new generation."""
-        write_document(generation, _ANCESTRY, self)
+    @property
+    def current(self) -> Folder:
+        """The current generation."""
+        return _generation(self._root, self.number)
 
-    @staticmethod
-    def read(generation: Folder) -> Ancestry | None:
-        """Read it; None for the first generation.
+    @property
+    def next(self) -> Folder:
+        """The folder of the generation after the current one."""
+        return _generation(self._root, self.number + 1)
 
-        Raises:
-            CorruptDataError: The file is damaged.
-        """
-        remedy = "It identifies the checkpoint for file sinks. Restore it from a backup."
-        return read_document(generation, _ANCESTRY, Ancestry, remedy)
-
-
-def current_generation(root: Folder) -> Folder:
-    """Return the last generation with a complete micro-batch, or the first if none has one."""
-    return _generation(root, _current_number(root))
-
-
-def begun_generation(root: Folder) -> Folder | None:
-    """Return the generation after the current one if its first micro-batch has begun, which is not complete."""
-    later = _generation(root, _current_number(root) + 1)
-    return later if later.numbers(_OFFSETS) else None
-
-
-def next_generation(root: Folder) -> Folder:
-    """Return the folder of the generation after the current one."""
-    return _generation(root, _current_number(root) + 1)
+    @property
+    def begun(self) -> Folder | None:
+        """The generation after the current one if its first micro-batch has begun, which is not complete."""
+        return self.next if self.number + 1 in self.later and self.next.numbers(_OFFSETS) else None
 
 
 def delete_other_generations(root: Folder, kept: Folder) -> None:
@@ -96,20 +93,11 @@ def delete_generation(root: Folder, folder: Folder) -> None:
             root.remove(f"dsv2/{name}")
 
 
-def _current_number(root: Folder) -> int:
-    complete = (number for number in reversed(_later_numbers(root)) if _generation(root, number).numbers("commits"))
-    return next(complete, 0)
-
-
-def _later_numbers(root: Folder) -> list[int]:
-    return root.numbers(_GENERATIONS)
-
-
 def _generation(root: Folder, number: int) -> Folder:
     return root.subfolder(f"{_GENERATIONS}/{number}") if number else root
 
 
 def _all(root: Folder) -> Iterator[Folder]:
     yield root
-    for number in _later_numbers(root):
+    for number in root.numbers(_GENERATIONS):
         yield _generation(root, number)

@@ -1,225 +1,195 @@
-"""The record of a job in the files of a checkpoint on Spark."""
+"""The record of a job in a generation of a checkpoint on Spark: the last of the files ``dsv2/job/<n>.json``.
+
+Spark sees only binary state, so it would continue with a program that interprets the state differently. Each start
+writes the record, and a run replaces it when there is something new, mostly in its first micro-batches.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.description import Description
-from dsv2.checkpoint.folder_kinds import check_no_savepoint
-from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition
-from dsv2.checkpoint.start import Stored
-from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.checkpoint.difference import Difference
+from dsv2.checkpoint.key_samples import KeySample, add_samples
+from dsv2.checkpoint.record import JobRecord, converted
+from dsv2.checks.json_documents import from_json, write_document
+from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
-from runtime_spark.checkpoint.generations import Ancestry
-from runtime_spark.checkpoint.manifest import (
-    Manifest,
-    checkpoint_id_of,
-    has_spark_state,
-    layout_differences,
-    manifest_of,
-    read_manifest,
-)
-from runtime_spark.checkpoint.notes import NoteBook, Notes
-from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.checkpoint.source_reports import reports_as_of
-from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
-from runtime_spark.checkpoint.state_location import Placement, positions_at
+from runtime_spark.checkpoint.spark_logs import Beginning
 from runtime_spark.frames.layout import Layout, StateLayout
-from runtime_spark.frames.state_history import StateHistory, written_as_of
 
-_ATTEMPTS = 5
+JOB_FOLDER = "dsv2/job"
+_RESTORE = "Restore it from a backup, or start from a new checkpoint_location."
+
+SourceStreams: TypeAlias = tuple[str, int]
+"""The uid of a source, and the number of Spark's streams that it consists of."""
+
+NO_SOURCE = ""
+"""In place of a uid: streams that belong to no source."""
 
 
-class Generation:
-    """A generation of a checkpoint on Spark, without the state.
+class StoredLayout(Struct, frozen=True):
+    """The layout of a job on Spark.
 
-    Each file is read once, when it is first needed. An error names the file that is damaged.
+    Attributes:
+        partitions: The number of state partitions.
+        state: The value of ``StateLayout``.
+        slots: The slot of each subtask, by the uid of the operator at the head of its chain.
+        dataframes: The operators with state in each DataFrame that records pass through.
     """
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
+    partitions: int
+    state: str
+    slots: Mapping[str, Sequence[int]]
+    dataframes: Sequence[Sequence[str]] = []
 
-    @cached_property
-    def beginning(self) -> Beginning:
-        """The micro-batch with which the next run begins."""
-        return beginning_of(self.folder)
-
-    @property
-    def batch_id(self) -> int:
-        """The last complete micro-batch, by Spark's number; -1: there is none."""
-        return self.beginning.batch_id - 1
-
-    @property
-    def next_batch(self) -> int:
-        """The micro-batch with which the next run begins, as sinks know it."""
-        return self.origin.first_batch + self.beginning.batch_id
-
-    @cached_property
-    def manifest(self) -> Manifest | None:
-        """The manifest of the first start; None: no micro-batch has begun."""
-        return read_manifest(self.folder)
+    @staticmethod
+    def of(plan: Plan, layout: Layout) -> StoredLayout:
+        """Return the layout of ``plan``."""
+        heads = [plan.operators[head] for head in plan.chains]
+        slots = {head.uid: layout.slots_of(head) for head in heads}
+        dataframes = [list(operators) for operators in layout.dataframes]
+        return StoredLayout(layout.partitions, layout.state.value, slots, dataframes)
 
     @property
-    def layout(self) -> dict[str, Any]:
-        """The layout of the job on Spark. For a generation that has begun."""
-        assert self.manifest is not None
-        layout: dict[str, Any] = self.manifest["layout"]
-        return layout
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """slot -> (uid, subtask)."""
+        return {slot: (uid, subtask) for uid, slots in self.slots.items() for subtask, slot in enumerate(slots)}
 
     @property
     def has_pages(self) -> bool:
         """True if the pages of the state are entries of their own."""
-        return bool(self.layout["state"] == StateLayout.MAP.value)
+        return self.state == StateLayout.MAP.value
 
     @property
     def has_spark_state(self) -> bool:
-        """True if Spark has state that no savepoint contains."""
-        return self.manifest is not None and has_spark_state(self.manifest)
+        """True if Spark has state in a DataFrame that records pass through. No savepoint contains it."""
+        return any(self.dataframes)
 
-    @cached_property
-    def note_book(self) -> NoteBook:
-        """The notes, for a run that continues them."""
-        note_book = NoteBook(self.folder)
-        note_book.read()
-        return note_book
+    def differences(self, now: StoredLayout) -> list[Difference]:
+        """List the differences that prevent a restart. A savepoint depends only on the DataFrames."""
+        found = [
+            Difference(what, f"the {what} was {was} and is now {is_now}", carried=True)
+            for what, was, is_now in (
+                ("state layout", self.state, now.state),
+                ("number of state partitions", self.partitions, now.partitions),
+            )
+            if was != is_now
+        ]
+        before, after = (list(map(list, one.dataframes)) if any(one.dataframes) else [] for one in (self, now))
+        if before != after:
+            what = "operators of Spark with state in the DataFrames that records pass through"
+            text = f"the {what} were {before} and are now {after}"
+            found.append(Difference("DataFrames", text, carried=not before))
+        return found
 
-    @property
-    def notes(self) -> Notes:
-        """The notes."""
-        return self.note_book.notes
 
-    @cached_property
-    def origin(self) -> CheckpointOrigin:
-        """The savepoint with which the generation began."""
-        return CheckpointOrigin.read(self.folder) or NO_ORIGIN
+class SparkRecord(JobRecord, frozen=True, kw_only=True):
+    """The record of a job in a generation.
 
-    @cached_property
-    def ancestry(self) -> Ancestry | None:
-        """The inheritance of the generation; None for the first one."""
-        return Ancestry.read(self.folder)
+    ``batch_id``, ``sources`` and ``replays`` are those with which the generation began: Spark logs later positions.
 
-    @property
-    def inherited(self) -> Ancestry:
-        """The inheritance of the generation after this one."""
-        return self.ancestry or Ancestry(str(self.checkpoint_id), self.origin.path)
+    Attributes:
+        checkpoint_id: Unique for each generation. The state of subtasks names it.
+        owner: The id of the first generation. File sinks know the checkpoint by it.
+        savepoint_id: The savepoint with which the generation began, or None.
+        layout: The layout on Spark.
+        streams: The sources in the order of Spark's offset log.
+        ended_subtasks: For each source of which a subtask has ended, whether each of its subtasks has.
+        unwritten: The micro-batch that Spark had planned when the job ended, but that its sinks had not received.
+        runs: The runs that may have written ``run_batch``, the last one last.
+        run_batch: The micro-batch with which the last run began, by Spark's number.
+    """
 
-    @cached_property
-    def checkpoint_id(self) -> UUID:
-        """The id of a generation that has begun."""
-        assert self.manifest is not None
-        return checkpoint_id_of(self.folder, self.manifest)
-
-    @property
-    def job_id(self) -> str:
-        """The job, as sinks know it."""
-        return self.origin.job_id or str(self.checkpoint_id)
-
-    @property
-    def programs(self) -> list[Description]:
-        """The programs that wrote the state, the last one last."""
-        first = [] if self.manifest is None else [self.manifest["program"]]
-        return [*self.origin.earlier, *first, *self.notes.programs]
-
-    @property
-    def job_name(self) -> str:
-        """The name of the job."""
-        return str(self.programs[-1]["job_name"])
-
-    @cached_property
-    def placement(self) -> Placement:
-        """The place of the state and the offsets."""
-        return Placement.read(self.folder)
-
-    @cached_property
-    def history(self) -> StateHistory:
-        """The state after the last complete micro-batch."""
-        written = written_as_of(self.folder, self.placement.addresses.values(), self.batch_id)
-        return StateHistory(self.checkpoint_id, self.beginning.batch_id, written)
-
-    @cached_property
-    def sources(self) -> dict[str, SourcePosition]:
-        """The positions of the sources after the last complete micro-batch, by uid."""
-        reports = reports_as_of(self.folder, self.batch_id)
-        offsets = positions_at(self.folder, self.placement, self.batch_id)
-        return {uid: SourcePosition(offset, reports.get(uid, [])) for uid, offset in offsets.items()}
+    checkpoint_id: UUID
+    owner: str
+    savepoint_id: str | None
+    layout: StoredLayout
+    streams: Sequence[SourceStreams] = []
+    ended_subtasks: Mapping[str, Sequence[bool]] = {}
+    unwritten: int | None = None
+    runs: Sequence[str] = []
+    run_batch: int = 0
 
     @property
-    def has_begun_next(self) -> bool:
-        """True if sinks may have written a part of the micro-batch after the last complete one."""
-        return self.beginning.repeats and self.notes.is_begun(self.beginning)
+    def first_batch(self) -> int:
+        """The number that sinks give to the first micro-batch of the generation."""
+        return self.batch_id + 1
 
-    @cached_property
-    def record(self) -> JobRecord:
-        """The job after the last complete micro-batch. For a generation that has begun."""
-        notes = self.notes
-        return JobRecord(
-            job_id=self.job_id,
-            batch_id=self.next_batch - 1,
-            programs=self.programs,
-            sources=self.sources if self.batch_id >= 0 else {},
-            sinks={uid: SinkRecord(**sink) for uid, sink in notes.sinks.items()},
-            keys=notes.keys,
-            fields=notes.fields,
-            ended=[uid for uid, flags in notes.ended.items() if all(flags)],
-            replays=self.origin.replays,
-            has_begun_next=self.has_begun_next,
-            savepoint=self.inherited.savepoint,
-        )
+    def with_reports(self, reports: Iterable[dict[str, Any]]) -> SparkRecord:
+        """Return this record with the reports of the subtasks on a micro-batch."""
+        reports = list(reports)
+        names = {uid: set(kept) for uid, kept in self.fields.items()}
+        for report in reports:
+            if "fields_of" in report:
+                names.setdefault(report["fields_of"], set()).update(report["names"])
+        samples = (cast("KeySample", report) for report in reports if "key_of" in report)
+        keys = add_samples(list(self.keys), samples)
+        return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
 
-    def stored(self, plan: Plan, layout: Layout) -> Stored:
-        """Return the job as a start of ``plan`` finds it. For a generation that has begun."""
-        assert self.manifest is not None
-        return Stored(
-            self.record,
-            self.folder.path,
-            is_empty=self.batch_id < 0,
-            has_foreign_state=self.has_spark_state,
-            differences=layout_differences(self.manifest, manifest_of(plan, layout)),
-        )
+    def with_ended(self, ended: Iterable[tuple[str, int]], sources: Mapping[str, int]) -> SparkRecord:
+        """Return this record with subtasks of sources that have ended; ``sources`` are their numbers of subtasks."""
+        flags = {uid: self.ended_of(uid, sources[uid]) for uid in self.ended_subtasks if uid in sources}
+        for uid, subtask in ended:
+            flags.setdefault(uid, [False] * sources[uid])[subtask] = True
+        return replace(self, ended_subtasks=flags, ended=[uid for uid, of_uid in flags.items() if all(of_uid)])
 
-    def check_savepoint(self) -> None:
-        """Read what a savepoint needs.
+    def ended_of(self, source: str, parallelism: int) -> list[bool]:
+        """Return which subtasks of a source have ended. After a change of parallelism, either all or none have."""
+        flags = self.ended_subtasks.get(source, [False])
+        return list(flags) if len(flags) == parallelism else [all(flags)] * parallelism
 
-        Raises:
-            ConfigurationError: The folder is not a checkpoint, no micro-batch is complete, or there is state that no
-                savepoint contains.
-            IncompatibleCheckpointError: The checkpoint was written by another version.
-            CorruptDataError: A file is damaged.
+    def with_run(self, run_id: str, beginning: Beginning) -> SparkRecord:
+        """Return this record when a run begins.
+
+        A micro-batch that is repeated was planned by the last run, or by an earlier run that began with it.
         """
-        check_no_savepoint(self.folder)
-        if self.manifest is None or self.batch_id < 0:
-            raise ConfigurationError(
-                f"{self.folder.path} is not a checkpoint with a complete micro-batch, so there is no state for a "
-                f"savepoint."
-            )
-        if self.has_spark_state:
-            raise ConfigurationError(
-                f"The job of the checkpoint {self.folder.path} has Spark operators with state, in a DataFrame that "
-                f"its records pass through. A savepoint cannot contain their state."
-            )
-        _ = self.record, self.placement, self.history
+        earlier: Sequence[str] = []
+        if beginning.repeats:
+            earlier = self.runs if self.run_batch == beginning.batch_id else self.runs[-1:]
+        return replace(self, runs=[*earlier, run_id], run_batch=beginning.batch_id)
+
+    def is_begun(self, beginning: Beginning) -> bool:
+        """Return whether sinks may have written a part of the micro-batch that a run would begin with."""
+        return beginning.repeats and self.unwritten != beginning.batch_id
 
 
-def read_generation(checkpoint: Folder) -> Generation:
-    """Read what a savepoint takes from the files of a checkpoint. A job may be running from it.
+class SparkRecords:
+    """The record in the folder of a generation.
 
     Raises:
-        ConfigurationError: As for ``Generation.check_savepoint``, and so for the other errors.
-        IncompatibleCheckpointError: The checkpoint was written by another version.
-        CorruptDataError: A file is damaged.
+        CorruptDataError: The file is damaged.
+        IncompatibleCheckpointError: It has a version that is not known here.
     """
-    for attempt in range(_ATTEMPTS):
-        generation = Generation(checkpoint)
-        before = generation.beginning
+
+    def __init__(self, generation: Folder) -> None:
+        self._folder = generation
+        self._numbers = generation.numbers(JOB_FOLDER, suffix=".json")
+        self.last: SparkRecord | None = self._read(_name(self._numbers[-1])) if self._numbers else None
+
+    def write(self, record: SparkRecord) -> None:
+        """Write a record if it has changed."""
+        if record == self.last:
+            return
+        former, number = self._numbers, self._numbers[-1] + 1 if self._numbers else 0
+        write_document(self._folder, _name(number), record)
+        for earlier in former:
+            self._folder.delete(_name(earlier))
+        self._numbers = [number]
+        self.last = record
+
+    def _read(self, name: str) -> SparkRecord:
+        place = self._folder.place(name)
         try:
-            generation.check_savepoint()
-        except (CorruptDataError, IncompatibleCheckpointError):
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue  # a running job may have replaced the file
-        if beginning_of(checkpoint).batch_id == before.batch_id:
-            break
-    return generation
+            return converted(SparkRecord, from_json(self._folder.read(name)), place)
+        except ValueError as error:
+            raise CorruptDataError(f"{place} is damaged: {error}. {_RESTORE}") from error
+
+
+def _name(number: int) -> str:
+    return f"{JOB_FOLDER}/{number}.json"

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dsv2.base.folders import Folder
@@ -79,13 +80,14 @@ class _Archived:
 
 
 class ReportArchive:
-    """Stores the reports of each micro-batch. ``folder``: Where the planners find them.
+    """Stores the reports of each micro-batch. ``folder``: Where the planners find them. ``stored``: Earlier ones.
 
     The checkpoint holds the reports of the last two micro-batches, because Spark may not have committed the last one.
     """
 
-    def __init__(self, checkpoint: Folder, plan: Plan, folder: str) -> None:
+    def __init__(self, checkpoint: Folder, stored: StoredReports, plan: Plan, folder: str) -> None:
         self._checkpoint = checkpoint
+        self._stored = stored
         sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
         self._files = {op.uid: ReportFile(folder, op.id) for op in sources if plan.readers_report(op)}
         self._latest: dict[str, list[Report]] = {}
@@ -101,8 +103,8 @@ class ReportArchive:
         """
         if not self._files:
             return
-        self._archived = self._checkpoint.numbers(_REPORTS, suffix=".json")
-        found = _read(self._checkpoint, self._archived[-1]) if self._archived else origin or {}
+        self._archived = list(self._stored.numbers)
+        found = self._stored.read(self._archived[-1]) if self._archived else origin or {}
         for uid, reports in found.items():
             if uid in self._files:
                 self._latest[uid] = reports
@@ -127,22 +129,37 @@ class ReportArchive:
             self._checkpoint.delete(_name(self._archived.pop(0)))
 
 
-def reports_as_of(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
-    """Return the reports of each source on its last micro-batch up to ``batch_id``, one of the last two.
+class StoredReports:
+    """The reports in a generation of a checkpoint. Each file is read once."""
 
-    Raises:
-        CorruptDataError: The file of the reports is damaged.
-    """
-    archived = [number for number in checkpoint.numbers(_REPORTS, suffix=".json") if number <= batch_id]
-    return _read(checkpoint, archived[-1]) if archived else {}
+    def __init__(self, checkpoint: Folder) -> None:
+        self._checkpoint = checkpoint
+        self._read: dict[int, dict[str, list[Report]]] = {}
 
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The micro-batches that have a file."""
+        return self._checkpoint.numbers(_REPORTS, suffix=".json")
 
-def _read(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
-    remedy = (
-        f"It records the event time of the sources after micro-batch {batch_id}. Restore it from a backup, or delete "
-        f"it; readers then report it again."
-    )
-    return read_existing(checkpoint, _name(batch_id), _Archived, remedy).reports
+    def as_of(self, batch_id: int) -> dict[str, list[Report]]:
+        """Return the reports of each source on its last micro-batch up to ``batch_id``, one of the last two.
+
+        Raises:
+            CorruptDataError: The file of the reports is damaged.
+        """
+        archived = [number for number in self.numbers if number <= batch_id]
+        return self.read(archived[-1]) if archived else {}
+
+    def read(self, batch_id: int) -> dict[str, list[Report]]:
+        """Return the reports in the file of a micro-batch. Raises ``CorruptDataError`` if it is damaged."""
+        if batch_id not in self._read:
+            remedy = (
+                f"It records the event time of the sources after micro-batch {batch_id}. Restore it from a backup, or "
+                f"delete it; readers then report it again."
+            )
+            found = read_existing(self._checkpoint, _name(batch_id), _Archived, remedy)
+            self._read[batch_id] = found.reports
+        return self._read[batch_id]
 
 
 def _name(batch_id: int) -> str:

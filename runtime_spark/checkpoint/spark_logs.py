@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from dsv2.base.folders import Folder
@@ -14,10 +15,24 @@ _RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The micro-batch that a run begins with. ``repeats``: Whether its offsets are already logged."""
+    """The micro-batch that a run begins with.
+
+    Attributes:
+        batch_id: Its number.
+        repeats: Whether its offsets are already logged.
+        logged: The offset of each source after the last two micro-batches; None if the source has not begun.
+        has_metadata: Whether the checkpoint has the id of a query.
+    """
 
     batch_id: int
     repeats: bool
+    logged: Mapping[int, Sequence[str | None]] = field(default_factory=dict, compare=False)
+    has_metadata: bool = field(default=False, compare=False)
+
+    @property
+    def has_begun(self) -> bool:
+        """True if a micro-batch has begun."""
+        return self.repeats or self.batch_id > 0
 
 
 def beginning_of(checkpoint: Folder) -> Beginning:
@@ -27,26 +42,39 @@ def beginning_of(checkpoint: Folder) -> Beginning:
         CorruptDataError: A file is damaged or missing; the message names it.
     """
     offsets, commits = checkpoint.numbers("offsets"), checkpoint.numbers("commits")
-    _check_metadata(checkpoint, begun=bool(offsets))
+    has_metadata = _check_metadata(checkpoint, begun=bool(offsets))
+    found = _beginning(offsets, commits)
     if not offsets:
-        return Beginning(0, repeats=False)
+        return replace(found, has_metadata=has_metadata)
     last = offsets[-1]
-    committed = bool(commits) and commits[-1] == last
     if commits:
         _check_commit(checkpoint, commits[-1])
-    sources = _check_offsets(checkpoint, last, committed=committed)
+    logged = {last: _offsets(checkpoint, last, committed=not found.repeats)}
     if last > 0:
         if last - 1 not in offsets:
             raise CorruptDataError(f"{checkpoint.place(f'offsets/{last - 1}')} is missing. {_RESTORE_ALL}")
-        before = _check_offsets(checkpoint, last - 1, committed=True)
+        logged[last - 1] = _offsets(checkpoint, last - 1, committed=True)
+        before, sources = len(logged[last - 1]), len(logged[last])
         if before != sources:
             shorter = last if sources < before else last - 1
-            remedy = _remedy_for_offsets(shorter, committed or shorter < last)
+            remedy = _remedy_for_offsets(shorter, not found.repeats or shorter < last)
             raise CorruptDataError(
                 f"{checkpoint.place(f'offsets/{shorter}')} is damaged: it has offsets for {min(sources, before)} "
                 f"sources instead of {max(sources, before)}. {remedy}"
             )
-    return Beginning(last + 1 if committed else last, repeats=not committed)
+    return replace(found, logged=logged, has_metadata=has_metadata)
+
+
+def listed_beginning(checkpoint: Folder) -> Beginning:
+    """Find where the next run begins, by the names of files only. The files were checked before."""
+    return _beginning(checkpoint.numbers("offsets"), checkpoint.numbers("commits"))
+
+
+def _beginning(offsets: Sequence[int], commits: Sequence[int]) -> Beginning:
+    if not offsets:
+        return Beginning(0, repeats=False)
+    committed = bool(commits) and commits[-1] == offsets[-1]
+    return Beginning(offsets[-1] + 1 if committed else offsets[-1], repeats=not committed)
 
 
 def offsets_of(checkpoint: Folder, number: int) -> list[str | None]:
@@ -55,15 +83,14 @@ def offsets_of(checkpoint: Folder, number: int) -> list[str | None]:
     Raises:
         CorruptDataError: The file is damaged or missing; the message names it.
     """
-    _check_offsets(checkpoint, number, committed=True)
-    _, _, *offsets = _lines(checkpoint, f"offsets/{number}")
-    return [None if offset == "-" else offset for offset in offsets]
+    return _offsets(checkpoint, number, committed=True)
 
 
-def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:
+def _check_metadata(checkpoint: Folder, *, begun: bool) -> bool:
+    """Return whether there is a file with the id of the query."""
     data = checkpoint.read("metadata")
     if data is None and not begun:
-        return
+        return False
     try:
         UUID(json.loads(data or b"")["id"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -72,10 +99,10 @@ def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:
             f"{checkpoint.place('metadata')} {found}. It holds only the id of Spark's query. Restore it from a backup, "
             f'or write {{"id":"<any UUID>"}} into it.'
         ) from error
+    return True
 
 
-def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:
-    """Return the number of sources with offsets in the file."""
+def _offsets(checkpoint: Folder, number: int, *, committed: bool) -> list[str | None]:
     name = f"offsets/{number}"
     try:
         version, metadata, *offsets = _lines(checkpoint, name)
@@ -91,7 +118,7 @@ def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:
         raise CorruptDataError(
             f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_remedy_for_offsets(number, committed)}"
         ) from error
-    return len(offsets)
+    return [None if offset == "-" else offset for offset in offsets]
 
 
 def _remedy_for_offsets(number: int, committed: bool) -> str:

@@ -6,6 +6,7 @@ Spark reads these files on the driver when a query starts, and its errors about 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from dsv2.base.folders import Folder
@@ -15,18 +16,25 @@ _VERSION = "v2"
 _NO_CONTENTS = "It holds the types of Spark's state, but not the state itself. Restore it from a backup"
 
 
-def check_state_metadata(checkpoint: Folder) -> None:
-    """Check the files of all levels. Raises ``CorruptDataError``, naming the damaged or missing file."""
-    for level in checkpoint.numbers("state"):
-        _check_blob_schema(checkpoint, f"state/{level}/0/_metadata/schema")
-        for name in _operator_files(checkpoint, level):
+def check_state_metadata(checkpoint: Folder, files: Collection[str]) -> None:
+    """Check the files of all levels. Raises ``CorruptDataError``, naming the damaged or missing file.
+
+    ``files``: The names of the files in the folder ``state``.
+    """
+    for level in _levels(files):
+        if (schema := f"{level}/0/_metadata/schema") in files:
+            _check_blob_schema(checkpoint, f"state/{schema}")
+        for name in _operator_files(checkpoint, level, files):
             _check_operator_file(checkpoint, level, name)
 
 
-def relocate_state_metadata(checkpoint: Folder) -> None:
-    """Correct the paths of the schemas in a checkpoint that was copied or moved. Spark records absolute paths."""
-    for level in checkpoint.numbers("state"):
-        for name in _operator_files(checkpoint, level):
+def relocate_state_metadata(checkpoint: Folder, files: Collection[str]) -> None:
+    """Correct the paths of the schemas in a checkpoint that was copied or moved. Spark records absolute paths.
+
+    ``files``: The names of the files in the folder ``state``.
+    """
+    for level in _levels(files):
+        for name in _operator_files(checkpoint, level, files):
             content = _operator_metadata(checkpoint.read(name) or b"")
             before = json.dumps(content)
             for store in content["stateStoreInfo"]:
@@ -38,15 +46,17 @@ def relocate_state_metadata(checkpoint: Folder) -> None:
                 checkpoint.write(name, f"{_VERSION}\n{json.dumps(content)}".encode())
 
 
+def _levels(files: Iterable[str]) -> list[int]:
+    names = {file.partition("/")[0] for file in files}
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
 # --- StateLayout.BLOB: a schema for each level ------------------------------------------------------------------------
 
 
 def _check_blob_schema(checkpoint: Folder, name: str) -> None:
-    data = checkpoint.read(name)
-    if data is None:
-        return  # Spark writes a new one
     try:
-        _check_schema(data)
+        _check_schema(checkpoint.read(name) or b"")
     except ValueError as error:
         raise CorruptDataError(
             f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_NO_CONTENTS}, or delete it; Spark then writes "
@@ -57,12 +67,12 @@ def _check_blob_schema(checkpoint: Folder, name: str) -> None:
 # --- StateLayout.MAP: a metadata file for each level, which names the files of its schemas ----------------------------
 
 
-def _operator_files(checkpoint: Folder, level: int) -> list[str]:
-    folder = f"state/{level}/_metadata/v2"
-    numbers = checkpoint.numbers(folder)
-    if not numbers and checkpoint.sizes(f"state/{level}/_stateSchema"):
-        raise CorruptDataError(f"{checkpoint.place(folder)}/0 is missing. {_remedy(level)}")
-    return [f"{folder}/{number}" for number in numbers]
+def _operator_files(checkpoint: Folder, level: int, files: Iterable[str]) -> list[str]:
+    folder = f"{level}/_metadata/v2/"
+    found = sorted(file for file in files if file.startswith(folder) and file.removeprefix(folder).isdigit())
+    if not found and any(file.startswith(f"{level}/_stateSchema/") for file in files):
+        raise CorruptDataError(f"{checkpoint.place(f'state/{folder}')}0 is missing. {_remedy(level)}")
+    return [f"state/{file}" for file in found]
 
 
 def _check_operator_file(checkpoint: Folder, level: int, name: str) -> None:

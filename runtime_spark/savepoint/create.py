@@ -15,8 +15,8 @@ from dsv2.checkpoint.replayed_letters import with_values
 from dsv2.dead_letters.replay import PendingReplay
 from dsv2.savepoint.metadata import SavepointInfo, write_info
 from dsv2.savepoint.writer import check_unused
-from runtime_spark.checkpoint.generations import current_generation
-from runtime_spark.checkpoint.record import Generation, read_generation
+from runtime_spark.checkpoint.generation import Generation, read_generation
+from runtime_spark.checkpoint.generations import Generations
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.session import settings
@@ -65,7 +65,7 @@ def create_savepoint(
     check_spark(spark)
     folder = check_unused_path(spark, path)
     with usable(f"The checkpoint_location {fspath(checkpoint_location)}"):
-        checkpoint = current_generation(open_folder(spark, fspath(checkpoint_location)))
+        checkpoint = Generations(open_folder(spark, fspath(checkpoint_location))).current
         take_savepoint(spark, checkpoint, folder, state_key)
     return folder.path
 
@@ -93,8 +93,9 @@ def take_savepoint(
         JobError: Spark cannot read the state or write the savepoint.
     """
     generation = read_generation(checkpoint)
-    check_state_metadata(checkpoint)
-    relocate_state_metadata(checkpoint)
+    files = checkpoint.tree("state")
+    check_state_metadata(checkpoint, files)
+    relocate_state_metadata(checkpoint, files)
     try:
         _write(spark, generation, folder, state_key, replay)
     except Exception as error:
@@ -116,7 +117,8 @@ def _write(
     state_key: StateKey | None,
     replay: PendingReplay | None,
 ) -> None:
-    make = RowMaker(generation.placement.addresses, generation.history, generation.has_pages, state_key)
+    layout = generation.stored.layout
+    make = RowMaker(layout.addresses, generation.history, layout.has_pages, state_key)
     rows = state_entries(spark, generation).mapInArrow(make, ROWS_SCHEMA)
     record = generation.record
     if replay is not None:
@@ -126,7 +128,7 @@ def _write(
         record = replace(record, sources=sources, replays=replay.after)
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if generation.has_pages else _BLOBS)}):
+        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if layout.has_pages else _BLOBS)}):
             rows.count()
         tables = write_tables(rows, folder, record.program)
         holding = holding_operators(rows, record.program)

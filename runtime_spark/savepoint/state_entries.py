@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import ConfigurationError
-from runtime_spark.checkpoint.record import Generation
+from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK
 from runtime_spark.platform.folders import driver_folder
 
@@ -37,20 +37,21 @@ def state_entries(spark: SparkSession, generation: Generation) -> DataFrame:
     of a slot are together in one partition, in the order of these columns.
     """
     _ = spark.streams  # Spark 4.2 starts the coordinator of state stores with it, and tasks that read state need that
-    slots = sorted(generation.placement.addresses)
+    layout = generation.stored.layout
+    slots = sorted(layout.addresses)
     expected = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     found = [expected.select("slot", *_entry(F.lit(EXPECTED), F.lit(None), F.lit(None), F.lit(None)))]
     location = _location(spark, generation.folder)
     for level in generation.folder.numbers("state"):
         reader = spark.read.format("statestore").option("operatorId", level).option("batchId", generation.batch_id)
-        if not generation.has_pages:
+        if not layout.has_pages:
             states = reader.load(location)
             found.append(_blobs(states, F.col("value.groupState.blob")))
         else:
             blobs = reader.option("stateVarName", SUBTASK).load(location)
             pages = reader.option("stateVarName", PAGES).load(location)
             found += [_blobs(blobs, F.col("value.blob")), _pages(pages)]
-    grouped = reduce(DataFrame.unionAll, found).repartition(generation.layout["partitions"], "slot")
+    grouped = reduce(DataFrame.unionAll, found).repartition(layout.partitions, "slot")
     return grouped.sortWithinPartitions("slot", "kind", "map", "number")
 
 

@@ -18,8 +18,8 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sources import ContinuedDataFrameSource, DataFrameSource, IndexedSource, Source
 from dsv2.spi import ColumnarFunction
+from runtime_spark.checkpoint.record import NO_SOURCE, SourceStreams
 from runtime_spark.checkpoint.source_reports import FileBoard, ReportFile
-from runtime_spark.checkpoint.state_location import NO_SOURCE, SourceStreams
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.frames.schema import check_readable

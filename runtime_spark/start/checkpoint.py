@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from msgspec import to_builtins
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from dsv2.base.clock import Clock
 from dsv2.base.record_position import RecordPosition
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of, left_folders
-from dsv2.checkpoint.record import sinks_of
-from dsv2.checkpoint.run_history import begin_run
-from dsv2.checkpoint.start import Action, Start
+from dsv2.checkpoint.record import extended, new_record, sinks_of
 from dsv2.dead_letters.store import LetterWriter
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -30,16 +27,14 @@ from runtime_spark.checkpoint.dead_letters import checkpoint_letters, letters_in
 from runtime_spark.checkpoint.file_outputs import check_outputs, check_owned, completion, own_outputs
 from runtime_spark.checkpoint.generations import (
     SAVEPOINT,
-    current_generation,
+    Generations,
     delete_generation,
     delete_other_generations,
 )
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.manifest import write_manifest
-from runtime_spark.checkpoint.notes import NoteBook, Notes
-from runtime_spark.checkpoint.origin import NO_ORIGIN
-from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
-from runtime_spark.checkpoint.state_location import Placement, SourceStreams, positions_at
+from runtime_spark.checkpoint.record import SourceStreams, SparkRecord, StoredLayout
+from runtime_spark.checkpoint.source_positions import positions_in
+from runtime_spark.checkpoint.spark_logs import Beginning, listed_beginning, offsets_of
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 from runtime_spark.frames.layout import Layout
@@ -81,33 +76,28 @@ class Checkpoint:
             start.check()
             start.warn_of_dropped(generation.folder.path)
         self.folder = generation.folder
-        self._is_new = start is None or start.action is Action.NEW
+        self._records = generation.records
         self._beginning = Beginning(0, repeats=False) if chosen.starts_over else generation.beginning
-        check_state_metadata(self.folder)
-        self._note_book = NoteBook(self.folder) if self._is_new else generation.note_book
-        committed, begun = self._beginning.batch_id > 0, not self._is_new
-        self.restoration = restoration_of(spark, generation, plan, options, begun=begun, committed=committed)
-        notes = self._continued_notes(start)
-        self._has_begun = notes.is_begun(self._beginning)
+        check_state_metadata(self.folder, self.folder.tree("state"))
+        self.id = uuid4() if start is None else generation.stored.checkpoint_id
+        job_id = str(self.id) if start is None else generation.stored.job_id
+        self.restoration = restoration_of(spark, chosen, plan, options, job_id)
         self._file_folders = folders_of(plan, partial(open_folder, spark))
-        self._notes = replace(notes, sinks=to_builtins(sinks_of(plan, self._file_folders)), unwritten=None)
-        self.id = uuid4() if self._is_new and not chosen.starts_over else generation.checkpoint_id
+        self._record = record = self._begun_record(layout, job_id)
+        self._has_begun = record.is_begun(self._beginning)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
-        origin = NO_ORIGIN if self.restoration is None else self.restoration.origin
-        self.job_id = origin.job_id or str(self.id)
+        self.job_id = record.job_id
         """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
-        self.first_batch = origin.first_batch
+        self.first_batch = record.first_batch
         """The number that sinks give to the first micro-batch of the checkpoint."""
-        first = str(self.id) if generation.ancestry is None else generation.ancestry.checkpoint_id
-        self._owner = OutputOwner(self.job_id, first)
+        self._owner = OutputOwner(self.job_id, record.owner)
         self._letters = LetterWriter(
             checkpoint_letters(spark, chosen.root, plan, options, self.job_id), plan.job_name, chosen.root.path
         )
-        self._replays = origin.replays
         self.unblocking = Unblocking(chosen.root, options.skip_records, self.next_batch)
-        check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
+        check_outputs(spark, plan, self._owner, self.next_batch, takes_over=not chosen.continues)
         self._completion = completion(spark, self._owner, self.next_batch, clock, options)
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -123,33 +113,32 @@ class Checkpoint:
         lease = Lease(self._chosen.root, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
         lease.acquire()
         try:
-            if self._has_changed():
+            generations = Generations(self._chosen.root)
+            if self._has_changed(generations):
                 raise another_driver(self._chosen.root)
             self._complete_former_outputs(run_id)
-            self._delete_discarded()
-            if self._is_new:
-                write_manifest(self.folder, self._plan, self._layout, self.id)
-                if self.restoration is not None:
-                    self.restoration.origin.write(self.folder)
-            if self.unblocking.unread and self._beginning.batch_id > 0:
-                self._warn_of_records_read()
-            Placement.of(self._plan, self._layout, streams).write(self.folder)
-            discard_uncommitted_state(self.folder, self._beginning.batch_id)
-            relocate_state_metadata(self.folder)
-            self._note_book.write(self._notes)
-            self.unblocking.write()
+            self._delete_discarded(generations)
             begun = self._beginning
-            run = begin_run(self.folder, run_id, begun.batch_id, self.first_batch, repeats=begun.repeats)
+            if self.unblocking.unread and begun.batch_id > 0:
+                self._warn_of_records_read()
+            files = self.folder.tree("state")
+            discard_uncommitted_state(self.folder, files, begun.batch_id)
+            relocate_state_metadata(self.folder, files)
+            record = replace(self._record.with_run(run_id, begun), streams=list(streams), unwritten=None)
+            self._records.write(record)
+            self.unblocking.write()
             own_outputs(self._spark, self._plan, self._owner)
-            self.record_replays()
+            if begun.batch_id > 0:
+                self._letters.record_replays(record.replays)
         except BaseException:
             lease.release()
             raise
-        return lease, run
+        return lease, SinkRunInfo(run_id, self.next_batch, tuple(record.runs[:-1]))
 
     def _complete_former_outputs(self, run_id: str) -> None:
         """Complete the folders of file sinks that the program no longer has, before the notes forget them."""
-        own = [*self._chosen.discarded_folders, *self._chosen.generation.notes.file_folders()]
+        former = self._chosen.generation.records.last
+        own = [*self._chosen.discarded_folders, *(() if former is None else former.file_folders())]
         continued = []
         if self.restoration is not None and self.restoration.savepoint is not None and self.first_batch > 0:
             continued = self.restoration.savepoint.info.file_folders()
@@ -158,12 +147,12 @@ class Checkpoint:
         self._completion.complete(left_folders(own, self._file_folders), run_id, takes_over=False)
         self._completion.complete(left_folders(continued, self._file_folders), run_id, takes_over=True)
 
-    def _has_changed(self) -> bool:
+    def _has_changed(self, generations: Generations) -> bool:
         """Return whether another driver has used the checkpoint since this start read it."""
         chosen = self._chosen
-        if current_generation(chosen.root).path != chosen.current.folder.path:
+        if generations.current.path != chosen.current.folder.path:
             return True
-        if beginning_of(self.folder) != chosen.generation.beginning:
+        if listed_beginning(self.folder) != chosen.generation.beginning:
             return True
         if chosen.is_current:
             return False
@@ -172,10 +161,12 @@ class Checkpoint:
         savepoint = SavepointReader(self.folder.subfolder(SAVEPOINT)).info
         return savepoint.savepoint_id != self.restoration.savepoint.info.savepoint_id
 
-    def _delete_discarded(self) -> None:
+    def _delete_discarded(self, generations: Generations) -> None:
         if self._chosen.starts_over:
             delete_generation(self._chosen.root, self.folder)
-        if self._chosen.is_current:
+        if self._chosen.is_current and not generations.later:
+            self._has_others = False
+        elif self._chosen.is_current:
             self._delete_others()
 
     def _delete_others(self) -> None:
@@ -185,10 +176,11 @@ class Checkpoint:
     def record_replays(self) -> None:
         """Record for readers of the dead letters which ones were processed again, if a micro-batch is complete."""
         if self.has_commits():
-            self._letters.record_replays(self._replays)
+            self._letters.record_replays(self._record.replays)
 
     def _warn_of_records_read(self) -> None:
-        positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
+        begun, generation = self._beginning, self._chosen.generation
+        positions = positions_in(begun.logged[begun.batch_id - 1], generation.stored.streams)
 
         def is_read(source: Operator, at: RecordPosition) -> bool:
             position = positions.get(at.source)
@@ -224,10 +216,10 @@ class Checkpoint:
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
         if batch_id > 0:
-            self._letters.record_replays(self._replays)
+            self._letters.record_replays(self._record.replays)
         self._letters.write(self.first_batch + batch_id, letters_in(reports))
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
-        self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
+        self._records.write(self._written.with_reports(reports).with_ended(ended, self._sources))
         self.unblocking.note_skipped(self.first_batch + batch_id, reports)
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
 
@@ -239,10 +231,10 @@ class Checkpoint:
         Args:
             last_written: The last micro-batch that the sinks got in this run, as Spark knows it. None: they got none.
         """
-        planned = beginning_of(self.folder)
+        planned = listed_beginning(self.folder)
         inherited = planned.batch_id == self._beginning.batch_id and self._has_begun
         if planned.repeats and planned.batch_id != last_written and not inherited:
-            self._note_book.write(replace(self._note_book.notes, unwritten=planned.batch_id))
+            self._records.write(replace(self._written, unwritten=planned.batch_id))
 
     @property
     def traced_batch(self) -> int | None:
@@ -255,9 +247,10 @@ class Checkpoint:
 
     def ranges_read(self, batch_id: int) -> list[str]:
         """Describe what a micro-batch reads of each source."""
-        placement = Placement.read(self.folder)
-        before = {} if batch_id == 0 else positions_at(self.folder, placement, batch_id - 1)
-        after = positions_at(self.folder, placement, batch_id)
+        before, after = (
+            {} if number < 0 else positions_in(offsets_of(self.folder, number), self._written.streams)
+            for number in (batch_id - 1, batch_id)
+        )
         return [
             described
             for operator in self._plan.operators
@@ -269,21 +262,40 @@ class Checkpoint:
     def is_complete(self) -> bool:
         """True if earlier runs have processed all input to its end."""
         ended = len(self.ended_sources())
-        return not self._is_new and not self._beginning.repeats and ended == sum(self._sources.values())
+        return self._chosen.continues and not self._beginning.repeats and ended == sum(self._sources.values())
 
     def ended_sources(self) -> set[tuple[str, int]]:
         """Return the subtasks of sources, by uid and index, that ended in earlier runs."""
         return {
             (uid, subtask)
             for uid, parallelism in self._sources.items()
-            for subtask, ended in enumerate(self._notes.ended_subtasks(uid, parallelism))
+            for subtask, ended in enumerate(self._record.ended_of(uid, parallelism))
             if ended
         }
 
-    def _continued_notes(self, start: Start | None) -> Notes:
-        """Return the notes to continue with."""
-        if start is None or start.action is Action.NEW:
-            return Notes() if self.restoration is None else self.restoration.notes(self._plan)
-        generation = self._chosen.generation
-        later = start.record.programs[len(generation.origin.earlier) + 1 :]
-        return replace(generation.notes, programs=list(later), keys=list(start.record.keys))
+    @property
+    def _written(self) -> SparkRecord:
+        """The record as the run has written it last."""
+        assert self._records.last is not None
+        return self._records.last
+
+    def _begun_record(self, layout: Layout, job_id: str) -> SparkRecord:
+        """Return the record with which the run begins."""
+        chosen, plan = self._chosen, self._plan
+        sinks, stored = sinks_of(plan, self._file_folders), StoredLayout.of(plan, layout)
+        if chosen.continues:
+            assert chosen.start is not None
+            decided, before = chosen.start.record, chosen.generation.stored
+            return replace(before, programs=decided.programs, keys=decided.keys, sinks=sinks, layout=stored)
+        restoration = self.restoration
+        record = new_record(plan, job_id) if restoration is None else restoration.record
+        savepoint = None if restoration is None else restoration.savepoint
+        return extended(
+            SparkRecord,
+            replace(record, sinks=sinks),
+            checkpoint_id=self.id,
+            owner=str(self.id) if chosen.is_first else chosen.current.stored.owner,
+            savepoint_id=None if savepoint is None else savepoint.info.savepoint_id,
+            layout=stored,
+            ended_subtasks={} if restoration is None else restoration.ended_subtasks(plan),
+        )

@@ -21,16 +21,10 @@ from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
 from runtime_spark.checkpoint.dead_letters import is_withdrawn, pending_in
 from runtime_spark.checkpoint.file_outputs import check_outputs
-from runtime_spark.checkpoint.generations import (
-    SAVEPOINT,
-    begun_generation,
-    current_generation,
-    delete_generation,
-    next_generation,
-)
+from runtime_spark.checkpoint.generation import Generation
+from runtime_spark.checkpoint.generations import SAVEPOINT, Generations, delete_generation
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.record import Generation
-from runtime_spark.checkpoint.spark_logs import beginning_of
+from runtime_spark.checkpoint.spark_logs import listed_beginning
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.driver_processes import describe_driver
@@ -62,6 +56,11 @@ class ChosenGeneration:
     def starts_over(self) -> bool:
         """True if the first micro-batch of the checkpoint has begun, and is discarded: the program has changed."""
         return self.start is not None and self.start.action is Action.NEW
+
+    @property
+    def continues(self) -> bool:
+        """True if a micro-batch has begun in the generation, and the run continues it or those after it."""
+        return self.start is not None and not self.starts_over
 
     @property
     def path_below_root(self) -> str:
@@ -103,35 +102,36 @@ def choose_generation(
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
     """
-    current, later = Generation(current_generation(root)), begun_generation(root)
-    if current.manifest is None:
+    generations = Generations(root)
+    current, later = Generation(generations.current), generations.begun
+    if not current.has_begun:
         return ChosenGeneration(root, current, current, None)
     asked = None if options.savepoint is None else open_folder(spark, options.savepoint).path
     begun = None if later is None else Generation(later)
     if begun is not None and not is_withdrawn(spark, root, current, begun, plan, options):
-        start = decide(replace(begun.stored(plan, layout), asked=asked), plan, options, current.job_id)
+        start = decide(replace(begun.found_by(plan, layout), asked=asked), plan, options, current.stored.job_id)
         if not start.changes:
             return ChosenGeneration(root, current, begun, start)
     replay = pending_in(spark, root, current, plan, options)
     stored = replace(
-        current.stored(plan, layout),
+        current.found_by(plan, layout),
         pending=replay,
         discarded=None if begun is None else begun.record,
         asked=asked,
         key=None if state_key is None else state_key.value,
     )
-    start = decide(stored, plan, options, current.job_id)
+    start = decide(stored, plan, options, current.stored.job_id)
     discarded = () if begun is None else begun.record.file_folders()
     if replay is not None and start.action is Action.CONTINUE:
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
     if start.action is not Action.MIGRATE:
         return ChosenGeneration(root, current, current, start, discarded)
     current.check_savepoint()
-    owner = OutputOwner(current.job_id, current.inherited.checkpoint_id)
+    owner = OutputOwner(current.stored.job_id, current.stored.owner)
     check_outputs(spark, plan, owner, current.next_batch, takes_over=True)
     _log(root, start)
     _migrate(spark, root, current, state_key, start.replay)
-    return ChosenGeneration(root, current, Generation(next_generation(root)), None, discarded)
+    return ChosenGeneration(root, current, Generation(generations.next), None, discarded)
 
 
 @contextmanager
@@ -168,9 +168,9 @@ def _migrate(
     """Begin the next generation with a savepoint of ``current``. Discards an earlier attempt."""
     folder = current.folder
     with lease_on(spark, root):
-        if current_generation(root).path != folder.path or beginning_of(folder) != current.beginning:
+        generations = Generations(root)
+        if generations.current.path != folder.path or listed_beginning(folder) != current.beginning:
             raise another_driver(root)
-        after = next_generation(root)
+        after = generations.next
         delete_generation(root, after)
-        current.inherited.write(after)
         take_savepoint(spark, folder, after.subfolder(SAVEPOINT), state_key, replay)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 
+from msgspec import structs
 from pyspark.sql import SparkSession
 
+from dsv2.checkpoint.record import JobRecord
 from dsv2.checkpoint.start import Stored, decide
 from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
@@ -14,32 +17,28 @@ from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.savepoint.reader import SavepointReader
 from runtime_spark.checkpoint.generations import SAVEPOINT
-from runtime_spark.checkpoint.notes import Notes
-from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.checkpoint.record import Generation
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.tables import check_digests
+from runtime_spark.start.migration import ChosenGeneration
 
 
 @dataclass(frozen=True)
 class Restoration:
-    """The savepoint with which a checkpoint began.
+    """The savepoint with which a generation began.
 
     Attributes:
-        origin: What the checkpoint records of it.
+        record: The job with which it began.
         savepoint: The savepoint itself, if the run has to restore it. None: an earlier run has done so.
     """
 
-    origin: CheckpointOrigin
+    record: JobRecord
     savepoint: SavepointReader | None
 
-    def notes(self, plan: Plan) -> Notes:
-        """Return the notes that the savepoint holds, for a new checkpoint."""
-        assert self.savepoint is not None
+    def ended_subtasks(self, plan: Plan) -> dict[str, list[bool]]:
+        """Return for each source of which a subtask had ended whether each of its subtasks has."""
         flags = {uid: [one.ended for one in readers] for uid, readers in self.sent(plan).items()}
-        ended = {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
-        return Notes(keys=list(self.savepoint.info.keys), ended=ended)  # subtasks report the fields that they restore
+        return {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
 
     def sent(self, plan: Plan) -> dict[str, list[SentBefore]]:
         """Return what the readers of each source that the savepoint has, by uid, had sent."""
@@ -48,33 +47,33 @@ class Restoration:
 
 
 def restoration_of(
-    spark: SparkSession, generation: Generation, plan: Plan, options: RunOptions, *, begun: bool, committed: bool
+    spark: SparkSession, chosen: ChosenGeneration, plan: Plan, options: RunOptions, job_id: str
 ) -> Restoration | None:
-    """Return what a start from a checkpoint restores; None if it did not begin with a savepoint.
+    """Return what a start from a checkpoint restores; None if the generation did not begin with a savepoint.
 
     Args:
         spark: The session.
-        generation: The generation of the checkpoint.
+        chosen: The generation in which the job continues.
         plan: The program that starts.
         options: The options of the start.
-        begun: Whether a micro-batch has begun in the checkpoint.
-        committed: Whether a micro-batch is complete.
+        job_id: Identifies the job if the savepoint does not.
 
     Raises:
-        ConfigurationError: The checkpoint did not begin with ``options.savepoint``, that folder is not a savepoint, or
-            the position of a source has to be confirmed.
+        ConfigurationError: The folder is not a savepoint, or the position of a source has to be confirmed.
         IncompatibleCheckpointError: The program cannot start from the savepoint.
         CorruptDataError: The savepoint is damaged.
     """
-    checkpoint, origin, ancestry = generation.folder, generation.origin, generation.ancestry
-    began_with = origin.path if ancestry is None else ancestry.savepoint
+    generation, last = chosen.generation, chosen.generation.records.last
+    if not chosen.starts_over and generation.batch_id >= 0:
+        assert last is not None
+        return None if last.savepoint_id is None else Restoration(last, None)
+    began_with = None if last is None else last.savepoint
     if options.savepoint is not None:
         with usable(f"The path {options.savepoint} of the savepoint"):
             began_with = open_folder(spark, options.savepoint).path
-    if committed:
-        return None if origin == NO_ORIGIN else Restoration(origin, None)
-    if ancestry is not None:
-        folder = checkpoint.subfolder(SAVEPOINT)
+    if not chosen.is_first:
+        began_with, folder = chosen.current.stored.savepoint, generation.folder.subfolder(SAVEPOINT)
+        options = dataclasses.replace(options, as_new_job=False)
     elif began_with is not None:
         with usable(f"The savepoint {began_with}"):
             folder = open_folder(spark, began_with)
@@ -82,16 +81,13 @@ def restoration_of(
         return None
     savepoint = SavepointReader(folder)
     check_digests(spark, folder, savepoint.info)
-    if begun and origin.savepoint_id not in (NO_ORIGIN.savepoint_id, savepoint.info.savepoint_id):
+    if chosen.continues and generation.stored.savepoint_id not in (None, savepoint.info.savepoint_id):
         raise ConfigurationError(
-            f"The checkpoint {checkpoint.path} began from another savepoint in the folder {folder.path}. Use a new "
-            f"checkpoint_location."
+            f"The checkpoint {generation.folder.path} began from another savepoint in the folder {folder.path}. Use a "
+            f"new checkpoint_location."
         )
-    if ancestry is not None:
-        options = replace(options, as_new_job=False)
     stored = Stored(savepoint.info, folder.path, is_savepoint=True, replays=savepoint.replays())
-    start = decide(stored, plan, options, generation.job_id if begun else "")
+    start = decide(stored, plan, options, job_id)
     start.check()
     start.warn_of_dropped(folder.path)
-    origin = CheckpointOrigin.of(began_with, savepoint.info, start.record, as_new_job=options.as_new_job)
-    return Restoration(origin, savepoint)
+    return Restoration(structs.replace(start.record, savepoint=began_with), savepoint)

@@ -45,11 +45,12 @@ def _with_wildcards(folder: Path) -> None:
 
 
 def _by_another_python(folder: Path) -> None:
-    file = folder / "checkpoint/dsv2/manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["program"]["python"] = "3.0"
-    del manifest["crc32"]
-    file.write_text(json.dumps(manifest))
+    (file,) = (folder / "checkpoint/dsv2/job").glob("*.json")
+    record = json.loads(file.read_text())
+    for program in record["programs"]:
+        program["python"] = "3.0"
+    del record["crc32"]
+    file.write_text(json.dumps(record))
 
 
 def _used_folder(folder: Path) -> None:

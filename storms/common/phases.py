@@ -45,7 +45,7 @@ def _written(sink: str) -> Callable[[Path, int], bool]:
 START_PHASES: Sequence[Phase] = (
     Phase("checkpoint folder made", _exists("checkpoint")),
     Phase("lease taken", _exists("checkpoint/dsv2/drivers/*.json")),
-    Phase("manifest written", _exists("checkpoint/dsv2/manifest.json")),
+    Phase("record written", _exists("checkpoint/dsv2/job/*.json")),
     Phase("metadata", _exists("checkpoint/metadata")),
 )
 """The phases of a first start, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class Scene:
         place: The new savepoint, or the new checkpoint or generation.
         before: The previous generation; None: there is none.
         newest: The last micro-batch that was logged there.
-        discarded: What identifies an earlier attempt in ``place``.
+        discarded: When the last file of an earlier attempt in ``place`` was written.
     """
 
     folder: Path
@@ -38,16 +39,24 @@ class Phase:
     is_counted: bool = True
 
 
+def file_times(place: Path) -> list[int]:
+    """Return the times at which the files below ``place`` were written, in order."""
+    found = []
+    for file in place.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # the job deletes it
+            found.append(file.stat().st_mtime_ns if file.is_file() else 0)
+    return sorted(filter(None, found))
+
+
 def attempt(generation: Path) -> int:
-    """Return an identifier of the present attempt to begin a generation; 0 if there is none."""
-    file = generation / "dsv2/generation.json"
-    return file.stat().st_mtime_ns if file.exists() else 0
+    """Return the time of the last file of the present attempt to begin a generation; 0 if there is none."""
+    return max(file_times(generation), default=0)
 
 
 def first_batch(generation: Path) -> int:
     """The number that sinks give to the first micro-batch of a generation."""
-    origin = generation / "dsv2/origin.json"
-    return int(json.loads(origin.read_text())["first_batch"]) if origin.exists() else 0
+    records = sorted(generation.glob("dsv2/job/*.json"))
+    return int(json.loads(records[-1].read_text())["batch_id"]) + 1 if records else 0
 
 
 def phase_reached(phases: Sequence[Phase], scene: Scene) -> Phase | None:
@@ -79,7 +88,8 @@ def _waits_at(gate: str) -> Callable[[Scene], bool]:
 
 def _of_attempt(phase: Phase) -> Phase:
     def reached(scene: Scene) -> bool:
-        return attempt(scene.place) not in (0, scene.discarded) and phase.reached(scene)
+        times = file_times(scene.place)
+        return bool(times) and times[0] > scene.discarded and phase.reached(scene)
 
     return Phase(phase.name, reached, phase.is_counted)
 
@@ -99,8 +109,7 @@ def _has_lost_commits(scene: Scene) -> bool:
 
 
 _FIRST_MICRO_BATCH = (
-    Phase("manifest written", _has("dsv2/manifest.json")),
-    Phase("run begun", _has("dsv2/runs.json")),
+    Phase("record written", _has("dsv2/job/*.json")),
     Phase("metadata", _has("metadata")),
     Phase("offsets", _has("offsets/0")),
     Phase("state", _has("state/*/*/1[._]*")),
@@ -126,7 +135,6 @@ PHASES = {
         map(
             _of_attempt,
             (
-                Phase("generation begun", _has("dsv2/generation.json")),
                 Phase("tables begun", _has("savepoint/state/0")),
                 Phase("a table written", _has("savepoint/state/0/_SUCCESS")),
                 Phase("savepoint complete", _has("savepoint/savepoint.json")),

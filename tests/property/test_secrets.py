@@ -1,4 +1,4 @@
-"""Secrets are never shown, however they are passed: in errors and tracebacks, logs, ``repr``, plans and manifests."""
+"""Secrets are never shown, however they are passed: in errors and tracebacks, logs, ``repr``, plans and records."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_replay_survives_every_crash(job: Job, monkeypatch: pytest.MonkeyPatch) 
     assert main(["dead-letters", "replay", str(job.checkpoint), "0", "--error", "ValueError"]) == 0
     assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
     assert job.letters() == {LetterStatus.REQUESTED: FAILING}
-    for file in ("savepoint.json", "origin.json"):
+    for file in ("savepoint.json", "job/0.json"):
 
         def die(self: LocalFolder, name: str, data: bytes, file: str = file) -> None:
             if name.endswith(file):

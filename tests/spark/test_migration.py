@@ -33,7 +33,6 @@ from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.sink.file_sinks import SparkFileSinkWriter
-from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
 from tests.unit.local.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
@@ -279,9 +278,7 @@ def test_sink_that_relies_on_the_same_records_gets_them(spark: SparkSession, tmp
     assert sum(map(len, written.values())) == COUNT
 
 
-@pytest.mark.parametrize(
-    "file", ["generation.json", "savepoint.json", *nightly("manifest.json", "origin.json", "runs.json")]
-)
+@pytest.mark.parametrize("file", ["savepoint.json", "job/0.json"])
 def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     write = LocalFolder.write
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,10 @@ from pyspark.sql import SparkSession
 
 import runtime_spark.runtime
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
-from dsv2.checks.json_documents import from_json, to_json
+from dsv2.base.folders import LocalFolder
 from dsv2.errors import (
     ConfigurationError,
     CorruptDataError,
-    DroppedStateWarning,
     IncompatibleCheckpointError,
     MissingUidWarning,
     UserFunctionError,
@@ -28,7 +27,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration
-from runtime_spark import create_savepoint
+from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.task.stage import StreamingStage, streaming_stage
@@ -62,10 +61,10 @@ def folder(after_one_batch: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(after_one_batch, tmp_path / "job"))
 
 
-def run(spark: SparkSession, folder: Path, *, dropping: bool = False, **changes: Any) -> None:
+def run(spark: SparkSession, folder: Path, **changes: Any) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     build(env, f"{folder}/out", COUNT, PER_BATCH, **changes)
-    env.execute("refused", checkpoint_location=f"{folder}/checkpoint", allow_dropped_state=dropping)
+    env.execute("refused", checkpoint_location=f"{folder}/checkpoint")
 
 
 def assert_refused(spark: SparkSession, folder: Path, **changes: Any) -> str:
@@ -75,10 +74,6 @@ def assert_refused(spark: SparkSession, folder: Path, **changes: Any) -> str:
         run(spark, folder, **changes)
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     return str(refused.value)
-
-
-def manifest_file(folder: Path) -> Path:
-    return folder / "checkpoint" / "dsv2" / "manifest.json"
 
 
 def test_changed_program_is_refused_before_any_batch(spark: SparkSession, folder: Path) -> None:
@@ -91,16 +86,46 @@ def test_changed_program_is_refused_before_any_batch(spark: SparkSession, folder
     assert advice.startswith(
         "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location"
     )
+    assert "the checkpoint holds the field 'seen' of its function" in assert_refused(spark, folder, tag=RenamedTag)
+    (record,) = (folder / "checkpoint/dsv2/job").glob("[!._]*")
+    whole = record.read_bytes()
+    record.write_bytes(whole[:-9] + b"000000000")
+    with pytest.raises(CorruptDataError, match=f"{record} is damaged"):
+        run(spark, folder)
+    record.write_bytes(whole)
     # The original program continues.
     run(spark, folder, key=sensor_of)
     assert {row[0] for row in read_back(folder / "out")} == {0, 1}
 
 
-def test_selector_must_return_its_keys_in_any_version(spark: SparkSession, folder: Path) -> None:
-    text = assert_refused(spark, folder, key=by_place, version=1)
-    (difference,) = text.splitlines()[1:-1]
-    assert "it returned 'sensor-" in difference
-    run(spark, folder, key=lambda record: record.sensor[:99], version=1)
+def test_unchanged_restart_needs_few_file_operations(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a request on an object store."""
+    found = Counter[tuple[str, str]]()
+
+    def counted(name: str, operation: Any) -> Any:
+        def call(self: LocalFolder, of: str = "") -> Any:
+            if (place := self.place(of)).startswith(f"{folder}/checkpoint"):
+                found[name, place.removeprefix(f"{folder}/checkpoint")] += 1
+            return operation(self, of)
+
+        return call
+
+    class StartedError(Exception):
+        """The query starts."""
+
+    def start(self: SparkRuntime, *_: object) -> None:
+        raise StartedError
+
+    monkeypatch.setattr(SparkRuntime, "_start_query", start)
+    for name in ("read", "sizes", "tree"):
+        monkeypatch.setattr(LocalFolder, name, counted(name, getattr(LocalFolder, name)))
+    with pytest.raises(StartedError):
+        run(spark, folder)
+    assert found.total() < 30, found
+    read = {place: times for (name, place), times in found.items() if name == "read" and not place.endswith(".beat")}
+    assert set(read.values()) == {1}, "each file is read once"
 
 
 class RenamedTag(OneInputStreamProcessFunction[Reading, Reading]):
@@ -112,15 +137,6 @@ class RenamedTag(OneInputStreamProcessFunction[Reading, Reading]):
     def process_record(self, record: Reading, output: Collector[Reading], ctx: PartitionedContext[Reading]) -> None:
         self.count += 1
         output.collect(record)
-
-
-def test_renamed_field_is_an_error_or_a_warning(spark: SparkSession, folder: Path) -> None:
-    said = "the checkpoint holds the field 'seen' of its function, which the program no longer uses"
-    text = assert_refused(spark, folder, tag=RenamedTag)
-    assert text.splitlines()[1].startswith("  - operator 'tag' (defined at ")
-    assert said in text
-    with pytest.warns(DroppedStateWarning, match=said):
-        run(spark, folder, tag=RenamedTag, dropping=True)
 
 
 class Value(NamedTuple):
@@ -182,46 +198,6 @@ def test_identical_operators_are_refused_before_the_start(spark: SparkSession, t
     with pytest.raises(ConfigurationError, match="only in their order"):
         run_without_uids(spark, tmp_path, COUNT, first=RunningSum, second=RunningSum)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_damaged_notes_are_refused_with_their_file(spark: SparkSession, folder: Path) -> None:
-    (notes,) = (folder / "checkpoint" / "dsv2" / "notes").glob("[!._]*")
-    notes.write_text("[")
-    assert f"The notes in {folder}/checkpoint/dsv2/notes/{notes.name} are damaged: " in assert_refused(spark, folder)
-
-
-def test_manifest_is_readable_json(folder: Path) -> None:
-    program = json.loads(manifest_file(folder).read_text())["program"]
-    assert list(program["operators"]) == ["readings", "number", "double", "tag", "total"]
-    assert program["operators"]["tag"]["parallelism"] == 3
-    assert program["operators"]["tag"]["defined_at"].startswith(str(Path(__file__).with_name("programs.py")))
-    assert program["job_name"] == "refused"
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda text: text[: len(text) // 2], "is damaged: "),
-        (lambda text: "{}", "is damaged: it is not a manifest of dsv2."),
-        (lambda text: "7", "is damaged: it is not a JSON object."),
-        (lambda text: text.replace('"format_version": ', '"format_version": 9'), "is damaged: its crc32 is not "),
-        (
-            lambda text: to_json({**from_json(text.encode()), "manifest_version": 9}).decode(),
-            "has version 9, but this version of dsv2 reads and writes version 3",
-        ),
-    ],
-)
-def test_damaged_manifest_is_refused(
-    spark: SparkSession, folder: Path, damage: Callable[[str], str], said: str
-) -> None:
-    file = manifest_file(folder)
-    file.write_text(damage(file.read_text()))
-    assert said in assert_refused(spark, folder)
-
-
-def test_checkpoint_without_manifest_is_refused(spark: SparkSession, folder: Path) -> None:
-    shutil.rmtree(folder / "checkpoint" / "dsv2")
-    assert "holds a checkpoint, but not one of dsv2" in assert_refused(spark, folder)
 
 
 def test_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:

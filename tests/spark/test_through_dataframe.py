@@ -125,7 +125,7 @@ def test_repeated_micro_batch_and_changed_programs(spark: SparkSession, tmp_path
 
 
 def test_state_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Its operators are part of the manifest, and no savepoint contains them."""
+    """Its operators are part of the record of the job, and no savepoint contains them."""
     check(run(spark, tmp_path, numbered_once, layout=StateLayout.MAP), range(6))
     with pytest.raises(UserFunctionError, match="not this time"):
         run(spark, tmp_path, numbered_once, layout=StateLayout.MAP, fails=True)

@@ -36,7 +36,7 @@ from tests.property.runs import outcomes_of
 from tests.storms import toy
 
 PLAN = [
-    ("driver", "manifest written"),
+    ("driver", "record written"),
     ("driver", "state"),
     ("worker", "gate"),
     ("driver", "offsets"),
@@ -117,7 +117,7 @@ def test_phase_of_an_upgrade_is_the_last_one_that_its_files_show(tmp_path: Path)
     def made(*names: str) -> str | None:
         for name in names:
             (generation / name).parent.mkdir(parents=True, exist_ok=True)
-            (generation / name).write_text('{"first_batch": 7}')
+            (generation / name).write_text('{"batch_id": 6}')
         return reached(scene)
 
     scene = Scene(tmp_path, generation, tmp_path / "checkpoint", newest=4)
@@ -125,9 +125,8 @@ def test_phase_of_an_upgrade_is_the_last_one_that_its_files_show(tmp_path: Path)
     (tmp_path / "checkpoint/offsets/4").touch()
     (tmp_path / "checkpoint/commits").mkdir()
     assert reached(scene) is None
-    assert made("dsv2/generation.json") == "generation begun"
     assert made("savepoint/state/0/_SUCCESS") == "a table written"
-    assert made("savepoint/savepoint.json", "dsv2/origin.json", "offsets/0") == "offsets"
+    assert made("savepoint/savepoint.json", "dsv2/job/0.json", "offsets/0") == "offsets"
     (tmp_path / "counted/_dsv2/data/7-1-run-1").mkdir(parents=True)
     assert reached(scene) == "files begun"
     assert reached(replace(scene, discarded=attempt(generation))) is None
@@ -186,13 +185,14 @@ def checkpoint(tmp_path: Path) -> Path:
             file.with_name(f".{file.name}.crc").write_text(f"sum {number}")
     (tmp_path / "metadata").write_text("{}")
     (tmp_path / "dsv2").mkdir()
-    (tmp_path / "dsv2/manifest.json").write_text("{}")
+    (tmp_path / "dsv2/job").mkdir()
+    (tmp_path / "dsv2/job/3.json").write_text("{}")
     return tmp_path
 
 
 def test_one_file_of_every_kind_is_a_target(checkpoint: Path) -> None:
     assert [*targets(checkpoint)] == [
-        Target("dsv2/manifest.json, newest", "dsv2/manifest.json"),
+        Target("dsv2/job/N.json, newest", "dsv2/job/3.json"),
         Target("metadata, newest", "metadata"),
         Target("offsets/N, newest", "offsets/11", "offsets/10"),
         Target("offsets/N, before", "offsets/10", "offsets/9"),

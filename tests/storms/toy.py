@@ -24,9 +24,9 @@ PER_BATCH = 10
 def run(folder: Path, sink: str) -> None:
     """Run the micro-batches that are not committed."""
     checkpoint = folder / "checkpoint"
-    for place in ("dsv2", "offsets", "commits", "state/0/0"):
+    for place in ("dsv2/job", "offsets", "commits", "state/0/0"):
         (checkpoint / place).mkdir(parents=True, exist_ok=True)
-    (checkpoint / "dsv2/manifest.json").touch()
+    (checkpoint / "dsv2/job/0.json").touch()
     (checkpoint / "metadata").touch()
     done = max((int(file.name) for file in (checkpoint / "commits").iterdir()), default=-1)
     for batch in range(done + 1, BATCHES):

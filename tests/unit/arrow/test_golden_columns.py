@@ -52,9 +52,9 @@ def test_other_encodings_are_found(
     assert bytes_of(content()) != bytes_of(recorded)
 
 
-def test_manifest_matches_the_recording(recorded: Content) -> None:
-    assert comparable(content()["manifest"]) == comparable(recorded["manifest"])
-    assert differences(recorded["manifest"]["program"], describe(plan_of_job())) == []
+def test_program_matches_the_recording(recorded: Content) -> None:
+    assert comparable(content()["program"]) == comparable(recorded["program"])
+    assert differences(recorded["program"], describe(plan_of_job())) == []
 
 
 def test_state_is_read(recorded: Content) -> None:

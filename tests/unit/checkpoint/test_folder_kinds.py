@@ -77,9 +77,9 @@ def test_spark_refuses_a_savepoint_as_well(tmp_path: Path) -> None:
         folder = LocalFolder(str(tmp_path / kind.name))
         folder.write(name, b"")
         assert kind_of_folder(folder) is kind
-    check_no_savepoint(folder)
+    check_no_savepoint(folder.path, kind_of_folder(folder))
     with pytest.raises(ConfigurationError, match="is a savepoint"):
-        check_no_savepoint(LocalFolder(str(tmp_path / "SAVEPOINT")))
+        check_no_savepoint("/a", FolderKind.SAVEPOINT)
 
 
 def test_checkpoint_given_as_savepoint_is_not_to_be_deleted(checkpoint: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints of this format version: the code writes the recorded bytes, and a job continues from them.
 
 A change that fails here makes checkpoints unreadable, or needs a new format version: increase ``FORMAT_VERSION`` (or
-``_MANIFEST_VERSION``), and record it with ``./run python -m tests.golden_format``.
+``RECORD_VERSION``), and record it with ``./run python -m tests.golden_format``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def test_state_and_pages_are_the_recorded_bytes(recorded: Content) -> None:
     assert written["pages"] == recorded["pages"]
 
 
-def test_manifests_and_offsets_match_the_recording(recorded: Content) -> None:
+def test_programs_and_offsets_match_the_recording(recorded: Content) -> None:
     written = content()
-    assert comparable(written["manifest"]) == comparable(recorded["manifest"])
+    assert comparable(written["program"]) == comparable(recorded["program"])
     assert written["offsets"] == recorded["offsets"]
 
 
@@ -62,9 +62,9 @@ def test_state_is_read(recorded: Content) -> None:
     assert sorted(windows) == [("a", [1]), ("b", [0, 3, 4, 11]), ("c", [2, 10]), ("d", [12])]
 
 
-def test_manifest_is_read(recorded: Content) -> None:
+def test_program_is_read(recorded: Content) -> None:
     plan = plan_of_job()
-    assert differences(recorded["manifest"]["program"], describe(plan)) == []
+    assert differences(recorded["program"], describe(plan)) == []
 
 
 def test_offsets_are_read(recorded: Content) -> None:

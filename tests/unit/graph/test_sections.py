@@ -19,7 +19,6 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import CollectSink
 from dsv2.streams import ConfiguredStream
 from runtime_spark import through_dataframe
-from runtime_spark.checkpoint.manifest import layout_differences
 from runtime_spark.frames.layout import Layout
 from runtime_spark.sink import intermediate_frames as passages
 from runtime_spark.sink.intermediate_frames import check_passages, passed
@@ -160,16 +159,6 @@ def test_arguments_are_checked() -> None:
         through(local_environment(), source(env, "s"), "df")
     with pytest.raises(SchemaError):
         through_dataframe(env, source(env, "s"), lambda rows: rows, "nonsense", Row)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "carried"),
-    [((), [["Aggregate"]], [True]), ([["Aggregate"]], (), [False]), ([["Aggregate"]], [["Aggregate"]], [])],
-)
-def test_operators_with_state_are_compared(before: object, now: object, carried: list[bool]) -> None:
-    manifests = ({"layout": {"partitions": 1, "state": "blob", "dataframes": each}} for each in (before, now))
-    found = layout_differences(*manifests)
-    assert [difference.carried for difference in found] == carried
 
 
 def test_uid_of_the_source_is_the_uid_of_the_stream() -> None:

@@ -1,4 +1,4 @@
-"""Checks of a restart in addition to the manifest: versions, samples of keys, and names that are kept."""
+"""Checks of a restart from the record of a job: versions, samples of keys, and names that are kept."""
 
 from __future__ import annotations
 
@@ -34,9 +34,6 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.checkpoint.manifest import layout_differences, manifest_of
-from runtime_spark.checkpoint.notes import Notes
-from runtime_spark.frames.layout import Layout
 from tests.durations import ms
 
 
@@ -327,15 +324,6 @@ def test_equal_program_is_not_noted() -> None:
     assert start(Program(), record).programs == record.programs
 
 
-def test_layout_is_compared() -> None:
-    now = manifest_of(PROGRAM.plan(), Layout.of(PROGRAM.plan()))
-    other = now | {"layout": {"partitions": 5, "state": "map"}}
-    assert [(difference.text, difference.carried) for difference in layout_differences(other, now)] == [
-        ("the state layout was map and is now blob", True),
-        ("the number of state partitions was 5 and is now 1", True),
-    ]
-
-
 # --- Names that are kept ----------------------------------------------------------------------------------------------
 
 
@@ -419,20 +407,3 @@ def test_dropped_state_is_a_warning_or_an_error() -> None:
     assert warning.category is DroppedStateWarning
     assert warning.filename == __file__
     assert "the checkpoint holds the state 'total', which the program no longer uses" in str(warning.message)
-
-
-def test_subtask_reports_become_notes() -> None:
-    (sample,) = samples_of(PROGRAM, Tweet("a", "x"))
-    first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, {**sample}])
-    second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, {**sample}])
-    assert second == Notes(keys=[sample], fields={"count": ["a", "b"]})
-
-
-def test_ended_subtasks_of_sources_become_notes() -> None:
-    first = Notes().with_ended([("a", 1)], {"a": 2, "b": 1})
-    assert (first.ended_subtasks("a", 2), first.ended_subtasks("b", 1)) == ([False, True], [False])
-    assert first.ended_subtasks("a", 3) == [False, False, False]  # splits may have moved
-    second = first.with_ended([("a", 0), ("b", 0)], {"a": 2, "b": 1})
-    assert second.ended == {"a": [True, True], "b": [True]}
-    assert second.ended_subtasks("a", 3) == [True, True, True]
-    assert first.with_ended([("a", 0)], {"a": 1}).ended == {"a": [True]}

@@ -1,24 +1,22 @@
-"""The manifest and the notes of a checkpoint: written, read back, and damaged."""
+"""The record of a job in a generation of a checkpoint: written, read back, and damaged."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
-from dsv2.checks.json_documents import to_json
-from dsv2.errors import IncompatibleCheckpointError
-from dsv2.graph import Plan
-from dsv2.sinks import CollectSink
-from runtime_spark.checkpoint.manifest import checkpoint_id_of, manifest_of, read_manifest, write_manifest
-from runtime_spark.checkpoint.notes import NoteBook, Notes
-from runtime_spark.frames.layout import Layout
-from tests.support import local_environment
+from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
+from runtime_spark.checkpoint.generation import Generation
+from runtime_spark.checkpoint.record import SparkRecords
+from runtime_spark.checkpoint.spark_logs import Beginning
+from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of, stored_record
 
-CHECKPOINT = UUID(int=7)
+RECORD = stored_record(plan_of())
 
 
 @pytest.fixture
@@ -26,74 +24,112 @@ def folder(tmp_path: Path) -> LocalFolder:
     return LocalFolder(str(tmp_path))
 
 
-def plan() -> Plan:
-    env = local_environment()
-    env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
-    return env.build_plan()
+def test_record_replaces_earlier_ones(folder: LocalFolder) -> None:
+    records = SparkRecords(folder)
+    assert records.last is None
+    records.write(RECORD)
+    assert SparkRecords(folder).last == RECORD
+    later = replace(RECORD, fields={"f": ["a"]})
+    SparkRecords(folder).write(later)
+    assert SparkRecords(folder).last == later
+    assert list(folder.sizes("dsv2/job")) == ["1.json"]
+    SparkRecords(folder).write(later)
+    assert list(folder.sizes("dsv2/job")) == ["1.json"], "nothing is new"
 
 
-def test_manifest_is_read_once_a_micro_batch_has_begun(folder: LocalFolder) -> None:
-    assert read_manifest(folder) is None
-    write_manifest(folder, plan(), Layout.of(plan()), CHECKPOINT)
-    assert read_manifest(folder) is None
-    folder.write("offsets/0", b"")
-    found = read_manifest(folder)
-    assert found is not None
-    assert checkpoint_id_of(folder, found) == CHECKPOINT
-    assert found == {"checkpoint_id": str(CHECKPOINT), **manifest_of(plan(), Layout.of(plan()))}
+def test_record_that_two_drivers_have_written_is_replaced(folder: LocalFolder) -> None:
+    for number, batch_id in enumerate((3, 4)):
+        SparkRecords(LocalFolder(folder.place(str(number)))).write(replace(RECORD, batch_id=batch_id))
+        folder.write(f"dsv2/job/{number}.json", folder.read(f"{number}/dsv2/job/0.json") or b"")
+    records = SparkRecords(folder)
+    assert records.last == replace(RECORD, batch_id=4)
+    records.write(RECORD)
+    assert list(folder.sizes("dsv2/job")) == ["2.json"]
 
 
-@pytest.mark.parametrize("file", ["offsets/0", "metadata"])
-def test_checkpoint_of_another_query_is_refused(folder: LocalFolder, file: str) -> None:
-    folder.write(file, b"")
-    with pytest.raises(IncompatibleCheckpointError, match=r"not one of dsv2 \(it has no dsv2/manifest\.json\)"):
-        read_manifest(folder)
+def test_generation_begins_with_its_first_micro_batch(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert not Generation(checkpoint.folder).has_begun
+    checkpoint.begin(0, None, None, None, {"position": 1})
+    assert Generation(checkpoint.folder).has_begun
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_checkpoint_of_another_query_is_refused(tmp_path: Path, batches: int) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.folder.remove("dsv2")
+    for batch_id in range(batches):
+        checkpoint.begin(batch_id, {"position": 1})
+    with pytest.raises(IncompatibleCheckpointError, match=r"not one of dsv2 \(it has no dsv2/job\)"):
+        Generation(checkpoint.folder)
+
+
+@pytest.mark.parametrize("part", ["checkpoint_id", "programs", "layout", "owner", "sinks"])
+@pytest.mark.parametrize("value", [None, 7, "seven", [1], {"a": 1}])
+def test_damaged_record_is_refused(folder: LocalFolder, part: str, value: Any) -> None:
+    if (part, value) == ("owner", "seven"):
+        value = []
+    SparkRecords(folder).write(RECORD)
+    entry = from_json(folder.read("dsv2/job/0.json"))
+    folder.write("dsv2/job/0.json", to_json(entry | {part: value}))
+    with pytest.raises(CorruptDataError, match=r"dsv2/job/0\.json is damaged: .*Restore it from a backup"):
+        SparkRecords(folder)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("change", "said"),
     [
-        (b"{", r"manifest\.json is damaged: "),
-        (to_json({"program": {}}), r"manifest\.json is damaged: it is not a manifest of dsv2"),
-        (
-            to_json({"manifest_version": 99}),
-            r"manifest\.json has version 99, but this version of dsv2 reads and writes",
-        ),
+        (lambda data: data[: len(data) // 2], "is damaged"),
+        (lambda data: b"{}", "is damaged: its part 'job_id' is missing"),
+        (lambda data: b"7", "is damaged: it is not a JSON object"),
+        (lambda data: data.replace(b'"format_version": ', b'"format_version": 9'), "is damaged: its crc32 is not "),
     ],
 )
-def test_damaged_manifest_is_refused(folder: LocalFolder, content: bytes, said: str) -> None:
-    folder.write("dsv2/manifest.json", content)
-    with pytest.raises(IncompatibleCheckpointError, match=said):
-        read_manifest(folder)
+def test_changed_file_is_noticed(folder: LocalFolder, change: Any, said: str) -> None:
+    SparkRecords(folder).write(RECORD)
+    folder.write("dsv2/job/0.json", change(folder.read("dsv2/job/0.json")))
+    with pytest.raises(CorruptDataError, match=said):
+        SparkRecords(folder)
 
 
-@pytest.mark.parametrize("checkpoint_id", [{}, {"checkpoint_id": 7}, {"checkpoint_id": "seven"}])
-def test_manifest_without_a_checkpoint_id_is_damaged(folder: LocalFolder, checkpoint_id: dict[str, Any]) -> None:
-    manifest = {**manifest_of(plan(), Layout.of(plan())), **checkpoint_id}
-    with pytest.raises(IncompatibleCheckpointError, match="is damaged: it has no checkpoint id"):
-        checkpoint_id_of(folder, manifest)
+def test_record_of_another_version_is_refused(folder: LocalFolder) -> None:
+    SparkRecords(folder).write(RECORD)
+    entry = from_json(folder.read("dsv2/job/0.json"))
+    folder.write("dsv2/job/0.json", to_json(entry | {"version": 9, "dsv2": "9.9"}))
+    with pytest.raises(IncompatibleCheckpointError, match=r"format version 9.*that wrote it \(9\.9\)"):
+        SparkRecords(folder)
 
 
-def notes_in(folder: LocalFolder) -> NoteBook:
-    book = NoteBook(folder)
-    book.read()
-    return book
+def test_reports_of_subtasks_are_recorded() -> None:
+    sample = {"key_of": "f", "input": 0, "record": "AAAA", "hash": 1, "key": "'a'"}
+    first = RECORD.with_reports([{"fields_of": "f", "names": ["b"]}, {"uid": "other"}, {**sample}])
+    second = first.with_reports([{"fields_of": "f", "names": ["a"]}, {"source": "numbers"}, {**sample}])
+    assert second == replace(RECORD, keys=[sample], fields={"f": ["a", "b"]})
 
 
-def test_notes_replace_earlier_ones(folder: LocalFolder) -> None:
-    book = notes_in(folder)
-    assert book.notes == Notes()
-    book.write(Notes())
-    assert folder.sizes("dsv2/notes") == {}, "nothing is new"
-    first, second = Notes(fields={"f": ["a"]}), Notes(fields={"f": ["a"]}, ended={"in": [True, False]})
-    book.write(first)
-    assert notes_in(folder).notes == first
-    notes_in(folder).write(second)
-    assert notes_in(folder).notes == second
-    assert list(folder.sizes("dsv2/notes")) == ["1.json"]
+def test_ended_subtasks_of_sources_are_recorded() -> None:
+    first = RECORD.with_ended([("a", 1)], {"a": 2, "b": 1})
+    assert (first.ended_of("a", 2), first.ended_of("b", 1)) == ([False, True], [False])
+    assert first.ended_of("a", 3) == [False, False, False]  # splits may have moved
+    assert first.ended == []
+    second = first.with_ended([("a", 0), ("b", 0)], {"a": 2, "b": 1})
+    assert second.ended_subtasks == {"a": [True, True], "b": [True]}
+    assert second.ended == ["a", "b"]
+    assert second.ended_of("a", 3) == [True, True, True]
+    assert first.with_ended([("a", 0)], {"a": 1}).ended_subtasks == {"a": [True]}
 
 
-def test_damaged_notes_are_refused(folder: LocalFolder) -> None:
-    folder.write("dsv2/notes/3.json", b"{")
-    with pytest.raises(IncompatibleCheckpointError, match=r"notes/3\.json are damaged: .* can start without that file"):
-        notes_in(folder)
+def test_record_lists_possible_writers_of_its_first_batch() -> None:
+    begins = [
+        ("a", Beginning(0, repeats=False), ["a"]),
+        ("b", Beginning(0, repeats=True), ["a", "b"]),
+        ("c", Beginning(0, repeats=True), ["a", "b", "c"]),
+        ("d", Beginning(7, repeats=True), ["c", "d"]),
+        ("e", Beginning(7, repeats=True), ["c", "d", "e"]),
+        ("f", Beginning(8, repeats=False), ["f"]),
+        ("g", Beginning(8, repeats=True), ["f", "g"]),
+    ]
+    record = RECORD
+    for run_id, beginning, runs in begins:
+        record = record.with_run(run_id, beginning)
+        assert record.runs == runs

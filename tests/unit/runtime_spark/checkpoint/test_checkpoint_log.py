@@ -8,8 +8,6 @@ import pytest
 
 from dsv2 import JobError
 from dsv2.base.folders import Folder, LocalFolder
-from dsv2.checkpoint.run_history import begin_run
-from dsv2.checks.json_documents import from_json
 from dsv2.errors import CorruptDataError
 from dsv2.sinks import SinkInfo, SinkRunInfo
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
@@ -102,33 +100,6 @@ def test_invalid_utf8_is_damage(tmp_path: Path) -> None:
 
 def info(run: SinkRunInfo) -> SinkInfo:
     return SinkInfo("job", "sink", 1, run)
-
-
-def test_run_lists_possible_writers_of_its_first_batch(tmp_path: Path) -> None:
-    folder = LocalFolder(str(tmp_path))
-    begins = [
-        ("a", Beginning(0, repeats=False), ()),
-        ("b", Beginning(0, repeats=True), ("a",)),
-        ("c", Beginning(0, repeats=True), ("a", "b")),
-        ("d", Beginning(7, repeats=True), ("c",)),
-        ("e", Beginning(7, repeats=True), ("c", "d")),
-        ("f", Beginning(8, repeats=False), ()),
-        ("g", Beginning(8, repeats=True), ("f",)),
-    ]
-    for run_id, beginning, earlier in begins:
-        run = begin_run(folder, run_id, beginning.batch_id, repeats=beginning.repeats)
-        assert run == SinkRunInfo(run_id, beginning.batch_id, earlier)
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])
-def test_damaged_runs_file_is_named(tmp_path: Path, text: str | None) -> None:
-    folder = LocalFolder(str(tmp_path))
-    if text is not None:
-        folder.write("dsv2/runs.json", text.encode())
-    with pytest.raises(CorruptDataError, match=rf"{tmp_path}/dsv2/runs\.json is (missing|damaged)"):
-        begin_run(folder, "a", 3, repeats=True)
-    begin_run(folder, "a", 3, repeats=False)
-    assert from_json(folder.read("dsv2/runs.json")) == {"first_batch": 3, "runs": ["a"]}
 
 
 def test_batches_of_this_history_are_skipped() -> None:

@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from dsv2.base.folders import LocalFolder
-from dsv2.errors import CorruptDataError
-from runtime_spark.checkpoint.generations import (
-    Ancestry,
-    begun_generation,
-    current_generation,
-    delete_generation,
-    delete_other_generations,
-    next_generation,
-)
+from runtime_spark.checkpoint.generations import Generations, delete_generation, delete_other_generations
 
-FILES = ("metadata", "offsets/0", "offsets/1", "state/0/0/1.delta", "dsv2/manifest.json", "dsv2/notes/0.json")
+FILES = ("metadata", "offsets/0", "offsets/1", "state/0/0/1.delta", "dsv2/job/0.json", "dsv2/states/0.json")
 
 
 class DeadError(Exception):
@@ -64,19 +56,19 @@ def root(tmp_path: Path) -> Mortal:
 
 
 def test_last_complete_generation_is_current(root: Mortal) -> None:
-    assert current_generation(root).path == root.path
-    assert begun_generation(root) is None
+    assert Generations(root).current.path == root.path
+    assert Generations(root).begun is None
     generation(root, 0, complete=True)
     generation(root, 1, complete=False, begun=False)
-    assert (current_generation(root).path, begun_generation(root)) == (root.path, None)
-    assert next_generation(root).path == root.place("generations/1")
+    assert (Generations(root).current.path, Generations(root).begun) == (root.path, None)
+    assert Generations(root).next.path == root.place("generations/1")
     first = generation(root, 1, complete=False)
-    begun = begun_generation(root)
+    begun = Generations(root).begun
     assert begun is not None
-    assert (current_generation(root).path, begun.path) == (root.path, first.path)
+    assert (Generations(root).current.path, begun.path) == (root.path, first.path)
     generation(root, 1, complete=True)
-    assert (current_generation(root).path, begun_generation(root)) == (first.path, None)
-    assert next_generation(root).path == root.place("generations/2")
+    assert (Generations(root).current.path, Generations(root).begun) == (first.path, None)
+    assert Generations(root).next.path == root.place("generations/2")
 
 
 def test_deletion_keeps_the_lease_and_files_of_others(root: Mortal) -> None:
@@ -100,7 +92,7 @@ def test_driver_that_dies_while_it_deletes_the_generation_before(root: Mortal) -
         Mortal.left = 1
         with pytest.raises(DeadError):
             delete_other_generations(root, kept)
-        assert current_generation(root).path == kept.path
+        assert Generations(root).current.path == kept.path
     Mortal.left = 10**6
     delete_other_generations(root, kept)
     assert {*root.sizes()} == {"dsv2", "generations"}
@@ -113,19 +105,9 @@ def test_driver_that_dies_while_it_discards_a_generation(root: Mortal) -> None:
         Mortal.left = died
         with pytest.raises(DeadError):
             delete_generation(root, discarded)
-        assert current_generation(root).path == root.path
-        begun = begun_generation(root)
-        assert begun is None or begun.read("dsv2/manifest.json") is not None, "a start can still read it"
+        assert Generations(root).current.path == root.path
+        begun = Generations(root).begun
+        assert begun is None or begun.read("dsv2/job/0.json") is not None, "a start can still read it"
     Mortal.left = 10**6
     delete_generation(root, discarded)
     assert root.numbers("generations") == []
-
-
-def test_ancestry_is_checked(root: Mortal) -> None:
-    assert Ancestry.read(root) is None
-    Ancestry("7", "/savepoints/1").write(root)
-    assert Ancestry.read(root) == Ancestry("7", "/savepoints/1")
-    data = root.read("dsv2/generation.json") or b""
-    root.write("dsv2/generation.json", data.replace(b"7", b"8", 1))
-    with pytest.raises(CorruptDataError, match=r"generation\.json is damaged"):
-        Ancestry.read(root)

@@ -15,7 +15,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
 from dsv2.runtime.sources.offsets import Report
 from dsv2.sinks import CollectSink
-from runtime_spark.checkpoint.source_reports import FileBoard, ReportArchive, ReportFile
+from runtime_spark.checkpoint.source_reports import FileBoard, ReportArchive, ReportFile, StoredReports
 from tests.support import operator_named
 
 
@@ -35,7 +35,7 @@ def checkpoint(tmp_path: Path) -> Folder:
 
 def archive_of(checkpoint: Folder, plan: Plan, folder: Path) -> ReportArchive:
     folder.mkdir(exist_ok=True)
-    return ReportArchive(checkpoint, plan, str(folder))
+    return ReportArchive(checkpoint, StoredReports(checkpoint), plan, str(folder))
 
 
 def report(plan: Plan, number: int) -> Report:

@@ -36,7 +36,7 @@ def test_intact_schemas_are_accepted(tmp_path: Path, schema: bytes) -> None:
     folder = LocalFolder(str(tmp_path))
     folder.write("state/0/0/_metadata/schema", schema)
     folder.write("state/1/0/1.delta", b"of a level whose schema is missing")
-    check_state_metadata(folder)
+    check_state_metadata(folder, folder.tree("state"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_damaged_schema_is_named(tmp_path: Path, schema: bytes) -> None:
     folder = LocalFolder(str(tmp_path))
     folder.write("state/1/0/_metadata/schema", schema)
     with pytest.raises(CorruptDataError, match=rf"^{tmp_path}/state/1/0/_metadata/schema is damaged: .* or delete it"):
-        check_state_metadata(folder)
+        check_state_metadata(folder, folder.tree("state"))
 
 
 # --- StateLayout.MAP --------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def checkpoint(tmp_path: Path) -> LocalFolder:
 
 def test_intact_checkpoint_is_accepted(checkpoint: LocalFolder) -> None:
     checkpoint.write(f"{SCHEMAS}/0_b", b"of a micro-batch that was not committed, and named nowhere")
-    check_state_metadata(checkpoint)
+    check_state_metadata(checkpoint, checkpoint.tree("state"))
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,20 @@ def test_intact_checkpoint_is_accepted(checkpoint: LocalFolder) -> None:
 def test_damaged_file_is_named(checkpoint: LocalFolder, name: str, content: bytes) -> None:
     checkpoint.write(name, content)
     with pytest.raises(CorruptDataError, match=rf"^{checkpoint.place(name)} is damaged: .* replace state/1/_metadata"):
-        check_state_metadata(checkpoint)
+        check_state_metadata(checkpoint, checkpoint.tree("state"))
 
 
 def test_missing_description_is_named(checkpoint: LocalFolder) -> None:
     checkpoint.delete(OPERATOR)
     with pytest.raises(CorruptDataError, match=rf"^{checkpoint.path}/state/1/_metadata/v2/0 is missing"):
-        check_state_metadata(checkpoint)
+        check_state_metadata(checkpoint, checkpoint.tree("state"))
 
 
 def test_missing_schema_is_named_with_its_referrer(checkpoint: LocalFolder) -> None:
     checkpoint.delete(f"{SCHEMAS}/7_b")
     said = rf"^{checkpoint.place(SCHEMAS)}/7_b, which {checkpoint.place(OPERATOR)} names, is missing"
     with pytest.raises(CorruptDataError, match=said):
-        check_state_metadata(checkpoint)
+        check_state_metadata(checkpoint, checkpoint.tree("state"))
 
 
 def test_moved_checkpoint_refers_to_its_own_files(checkpoint: LocalFolder, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_moved_checkpoint_refers_to_its_own_files(checkpoint: LocalFolder, tmp_p
     assert whole is not None
     Path(checkpoint.path, OPERATOR).with_name(".0.crc").touch()
     moved = LocalFolder(shutil.move(checkpoint.path, str(tmp_path / "moved")))
-    check_state_metadata(moved)
-    relocate_state_metadata(moved)
+    check_state_metadata(moved, moved.tree("state"))
+    relocate_state_metadata(moved, moved.tree("state"))
     now = moved.read(OPERATOR)
     assert now is not None
     assert json.loads(now[3:]) == json.loads(whole[3:].replace(b"/checkpoint/", b"/moved/"))
@@ -134,5 +134,5 @@ def test_moved_checkpoint_refers_to_its_own_files(checkpoint: LocalFolder, tmp_p
 
 def test_unmoved_checkpoint_is_not_changed(checkpoint: LocalFolder) -> None:
     before = Path(checkpoint.path, OPERATOR).stat()
-    relocate_state_metadata(checkpoint)
+    relocate_state_metadata(checkpoint, checkpoint.tree("state"))
     assert Path(checkpoint.path, OPERATOR).stat() == before

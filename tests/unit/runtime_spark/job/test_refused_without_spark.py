@@ -32,7 +32,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource
 from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
 from runtime_spark.checkpoint.file_merges import SparkMerger
-from runtime_spark.checkpoint.manifest import has_spark_state, manifest_of, read_manifest
+from runtime_spark.checkpoint.generations import Generations
 from runtime_spark.frames import worker
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.session import SESSION_SETTINGS
@@ -128,16 +128,7 @@ def test_source_of_an_unknown_kind_is_refused() -> None:
 def test_checkpoint_of_a_local_job_is_refused(tmp_path: Path) -> None:
     LocalFolder(str(tmp_path)).write(f"{LOCAL_FILES}/1", b"")
     with pytest.raises(IncompatibleCheckpointError, match="is the checkpoint of a job in the local runtime"):
-        read_manifest(LocalFolder(str(tmp_path)))
-
-
-def test_manifest_records_state_in_dataframes() -> None:
-    env = ExecutionEnvironment.get_instance("local")
-    env.from_collection([1]).to_sink(CollectSink())
-    plan = env.build_plan()
-    for dataframes, has_state in (((), False), (((),), False), (((), ("Aggregate",)), True)):
-        layout = Layout(1, (), {}, dataframes=dataframes)
-        assert has_spark_state(manifest_of(plan, layout)) == has_state
+        Generations(LocalFolder(str(tmp_path)))
 
 
 class Files:
@@ -278,7 +269,7 @@ def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest
         raise OSError("a block is missing")
 
     record = SimpleNamespace(job_name="words")
-    generation = SimpleNamespace(has_pages=False, placement=Mock(), history=None, record=record)
+    generation = SimpleNamespace(stored=Mock(), history=None, record=record)
     for name, replacement in (
         ("session", lambda settings: None),
         ("F", MagicMock()),

@@ -23,7 +23,6 @@ from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
-from runtime_spark.checkpoint.origin import CheckpointOrigin
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.frames.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
@@ -163,6 +162,5 @@ def test_subtasks_of_sources_that_had_ended(parallelism: int, offset: dict[str, 
     env.from_collection([1], "in").with_uid("in").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
     programs: list[dict[str, Any]] = [{"operators": {}}]
     info = SavepointInfo(job_id="id", batch_id=0, programs=programs, sources={"in": SourcePosition(offset)})
-    origin = CheckpointOrigin.of(None, info, info, as_new_job=True)
-    restoration = Restoration(origin, cast(SavepointReader, SimpleNamespace(info=info)))
-    assert restoration.notes(env.build_plan()).ended == ({} if ended is None else {"in": ended})
+    restoration = Restoration(info, cast(SavepointReader, SimpleNamespace(info=info)))
+    assert restoration.ended_subtasks(env.build_plan()) == ({} if ended is None else {"in": ended})

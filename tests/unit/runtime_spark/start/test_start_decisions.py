@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from dsv2.base.folders import LocalFolder
-from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.start import Action
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import RunOptions
-from runtime_spark.checkpoint.notes import NoteBook, Notes
-from runtime_spark.checkpoint.origin import CheckpointOrigin
-from runtime_spark.checkpoint.record import Generation
 from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.state_entries import _location
 from runtime_spark.start import migration, restoration
@@ -45,8 +41,7 @@ def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monk
     checkpoint, reads = Checkpoint(tmp_path), Counter[str]()
     checkpoint.begin(0, None, None, None, {"position": 1})
     checkpoint.commit(0)
-    CheckpointOrigin("/s", "first", describe(PLAN), [], {}, "job", 3).write(checkpoint.folder)
-    NoteBook(checkpoint.folder).write(Notes(fields={"f": ["a"]}))
+    checkpoint.report(0, {})
     read = LocalFolder.read
 
     def counted(folder: LocalFolder, name: str) -> bytes | None:
@@ -57,25 +52,22 @@ def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monk
     monkeypatch.setattr(migration, "pending_in", lambda *_: None)
     chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
     chosen.generation.check_savepoint()
-    names = ("manifest.json", "notes/0.json", "origin.json", "placement.json", "states/0.json")
-    assert reads == {
-        "metadata": 1,
-        "commits/0": 1,
-        **{f"dsv2/{name}": 1 for name in names},
-        "dsv2/generation.json": 1,
-        "offsets/0": reads["offsets/0"],
-    }
+    names = ("dsv2/job/0.json", "dsv2/reports/0.json", "dsv2/states/0.json", "metadata", "commits/0", "offsets/0")
+    assert reads == dict.fromkeys(names, 1)
 
 
 def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint, path = LocalFolder(str(tmp_path / "c")), str(tmp_path / "s")
-    CheckpointOrigin(path, "first", describe(PLAN), [], {}, None, 0).write(checkpoint)
+    checkpoint, path = Checkpoint(tmp_path / "c"), str(tmp_path / "s")
+    checkpoint.write(savepoint=path, savepoint_id="first")
+    checkpoint.begin(0, None, None, None, {"position": 1})
+    monkeypatch.setattr(migration, "pending_in", lambda *_: None)
+    chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
     monkeypatch.setattr(restoration, "open_folder", lambda spark, path: LocalFolder(path))
     second = SimpleNamespace(info=SimpleNamespace(savepoint_id="second"))
     monkeypatch.setattr(restoration, "SavepointReader", lambda folder: second)
     monkeypatch.setattr(restoration, "check_digests", lambda *_: None)
     with pytest.raises(ConfigurationError, match=rf"began from another savepoint in the folder {path}\."):
-        restoration_of(NO_SESSION, Generation(checkpoint), PLAN, RunOptions(), begun=True, committed=False)
+        restoration_of(NO_SESSION, chosen, PLAN, RunOptions(), "job")
 
 
 @pytest.mark.parametrize("master", ["yarn", "local[2]", None])
