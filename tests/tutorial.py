@@ -9,51 +9,67 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
-from io import StringIO
+from collections.abc import Callable, Iterator
+from contextlib import chdir
 from itertools import groupby
 from pathlib import Path
 
-from dsv2.cli import main
 from tests import ROOT
 
 PAGE = ROOT / "docs" / "tutorial.md"
 
 _BLOCK = re.compile(r'^```(?:(console)|\w+ title="(In )?([\w./]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_FINISHED = "The job 'pipeline' has finished.\n"
+_LOGGED = ("The program has changed", "Processing ", "dsv2: ")
+_OF_OTHERS = re.compile(
+    r"\d\d/\d\d/\d\d |pipeline: |Traceback|WARNING: |Using |Setting "
+)  # of Spark, and the live view
 _VARIES = [
     (r"(Processing .* again\.).*", r"\1"),  # the local runtime does not migrate the checkpoint for this
+    (r"; the number of state partitions was 1 and is now 2", ""),  # which only Spark has
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "<time>"),
     (r"after micro-batch \d+, [\d.]+ m?s ago", "<when>"),
     (r"in [\d.]+s", "<duration>"),
     (r"\b\d+\.\d+\.[0-9a-f]{6}\b", "<letter>"),
-    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>"),
+    (r"-{2,}| {2,}", " "),  # widths of columns
 ]
 
 
-def page_after_running(text: str) -> str:
-    """The page with the current output. Files are written to the current directory."""
+def page_after_running(text: str, run: Callable[[list[str]], str]) -> str:
+    """The page with the current output.
+
+    Args:
+        text: The page.
+        run: Returns what a command prints. Files are in the current directory.
+    """
+    shown_runs = 0
 
     def replaced(block: re.Match[str]) -> str:
+        nonlocal shown_runs
         console, part, name, text = block.groups()
         if not console:
             file = Path(name)
             file.parent.mkdir(exist_ok=True)
             file.write_text(_changed(file.read_text(), text) if part else text)
             return block[0]
-        commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
-        shown = "".join(f"$ {command}\n{_run(shlex.split(command))}" for command in commands)
+        shown = ""
+        for command in [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]:
+            output = run(shlex.split(command)).replace(f"{Path.cwd()}{os.sep}", "")
+            if _FINISHED in output:
+                shown_runs += 1
+                if shown_runs > 1:  # the table has been shown once
+                    output = output.partition(_FINISHED)[0] + _FINISHED
+            shown += f"$ {command}\n" + "".join(f"{line.rstrip()}\n" for line in output.splitlines())
         return f"```console\n{shown}```"
 
     return _BLOCK.sub(replaced, text)
 
 
 def comparable(text: str) -> str:
-    """The text without what differs from run to run."""
+    """The text without what differs from run to run, and between runtimes."""
     for pattern, name in _VARIES:
         text = re.sub(pattern, name, text)
-    lines = re.sub(r"-{2,}| {2,}", " ", text).splitlines()  # widths of columns
-    groups = groupby(lines, key=lambda line: bool(re.match(r"2027-| \d", line)))  # timers and keys have no order
+    groups = groupby(text.splitlines(), key=lambda line: bool(re.match(r"2027-| \d", line)))
     return "\n".join(line for unordered, group in groups for line in (sorted(group) if unordered else group))
 
 
@@ -79,23 +95,21 @@ def _definitions(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
             yield ast.unparse(node), (node.lineno - 1, node.end_lineno or node.lineno)
 
 
-def _run(command: list[str]) -> str:
-    """The output of a command, as a terminal shows it, without the log of Spark."""
-    if command[0] != "dsv2":
-        arguments = [sys.executable, *command[1:]]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False).stdout
-    sys.modules.pop("shop", None)
-    printed = StringIO()
-    with redirect_stdout(printed), redirect_stderr(printed):
-        main(command[1:])
-    here = str(Path.cwd()) + os.sep
-    lines = printed.getvalue().replace(here, "").splitlines()
-    return "".join(f"{line.rstrip()}\n" for line in lines if not line.startswith("pipeline: micro-batch"))
+def in_new_process(command: list[str]) -> str:
+    """What a command prints, without the log of Spark."""
+    module = ["-m", "dsv2"] if command[0] == "dsv2" else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    arguments = [sys.executable, *module, *command[1:]]
+    run = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
+    logged, of_dsv2 = "", False
+    for line in run.stderr.splitlines(keepends=True):
+        of_dsv2 = line.startswith(_LOGGED) or (of_dsv2 and not _OF_OTHERS.match(line))
+        logged += line if of_dsv2 else ""
+    return logged + run.stdout
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        page = page_after_running(PAGE.read_text(encoding="utf-8"))
+        page = page_after_running(PAGE.read_text(encoding="utf-8"), in_new_process)
     written = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
     written.write_text(page, encoding="utf-8")

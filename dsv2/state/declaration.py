@@ -157,9 +157,8 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
         value_type: The type of the value.
         default: The result of ``value()`` if no value is stored. A mutable default is copied each time. None: no
             default.
-        ttl: How long a value is kept. None: until it is removed.
-        version: See ``StateDeclaration``.
-        migrate: See ``StateDeclaration``.
+        **options: ``ttl``, the time for which a value is kept (None: until it is removed); ``version`` and ``migrate``,
+            see ``StateDeclaration``.
     """
 
     value_type: TypeForm[T]
@@ -207,9 +206,8 @@ class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
         element_type: The type of the elements.
         mode: How the list is redistributed. Default: NONE, a list per key.
         strategy: How the elements of a REDISTRIBUTABLE list are redistributed.
-        ttl: How long an element is kept. Only for mode NONE. None: until it is removed.
-        version: See ``StateDeclaration``.
-        migrate: See ``StateDeclaration``.
+        **options: ``ttl``, the time for which an element is kept (only for mode NONE; None: until it is removed);
+            ``version`` and ``migrate``, see ``StateDeclaration``.
     """
 
     element_type: TypeForm[T]
