@@ -24,15 +24,16 @@ from dsv2 import (
 )
 from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
-from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError, UserFunctionError
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.sink.file_sinks import SparkFileSinkWriter
+from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
 from tests.unit.local.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
@@ -48,12 +49,6 @@ class Word(NamedTuple):
 
 def word(index: int) -> str:
     return "abcdefg"[index * index % 7]
-
-
-def unreadable_after_the_first_batch(index: int) -> str:
-    if index >= PER_BATCH:
-        raise OSError("not readable yet")
-    return word(index)
 
 
 def never_readable(index: int) -> str:
@@ -185,13 +180,9 @@ def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:
     with pytest.raises(ConfigurationError, match="on_change must be 'migrate' or 'refuse', not 'ignore'"):
         job.start(1, on_change="ignore")
     assert {file: file.read_bytes() for file in job.folder.rglob("*") if file.is_file()} == before
-    with pytest.warns(DroppedStateWarning, match="'count'"):
-        job.to_end(1, uid="renamed", allow_dropped_state=True)
-    rest = Counter(map(word, range(PER_BATCH, COUNT)))
-    assert {name: number for _, name, number in read_back(job.folder / "out") if number == rest[name]} == rest
 
 
-@pytest.mark.parametrize("then", ["go on", "go back", "change again"])
+@pytest.mark.parametrize("then", ["change again", *nightly("go on", "go back")])
 def test_failed_first_micro_batch_of_a_generation(job: Job, then: str) -> None:
     with pytest.raises(UserFunctionError, match="not readable yet"):
         job.to_end(3, generator=never_readable)
@@ -229,53 +220,6 @@ def test_micro_batch_that_readers_have_seen_is_not_repeated(job: Job) -> None:
     assert main(["files", "truncate", str(job.folder / "out"), "--after", "0"]) == 0
     job.to_end(3)
     job.assert_complete()
-
-
-def test_first_micro_batch_starts_over_with_another_program(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    with pytest.raises(UserFunctionError, match="not readable yet"):
-        job.to_end(1, generator=never_readable)
-    job.to_end(2, layout="map")
-    assert job.generations() == []
-    job.assert_complete()
-
-
-def test_failed_job_continues_with_another_parallelism(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    with pytest.raises(UserFunctionError, match="not readable yet"):
-        job.to_end(2, generator=unreadable_after_the_first_batch)
-    job.to_end(3)
-    job.assert_complete()
-
-
-def test_sink_that_relies_on_the_same_records_gets_them(spark: SparkSession, tmp_path: Path) -> None:
-    written: dict[int, list[Word]] = {}
-    fails = [True]
-
-    def write(records: list[Word], batch_id: int) -> None:
-        assert written.setdefault(batch_id, records) == records, "the same id with other records"
-        if records and fails.pop():
-            raise OSError("unreachable")
-
-    def run(parallelism: int) -> None:
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        words = env.from_source(DataGeneratorSource(word, count=COUNT, records_per_batch=PER_BATCH), "words")
-        counted = words.with_uid("words").key_by(itself).process(Count()).with_uid("count")
-        counted.with_parallelism(parallelism).to_sink(ForeachBatchSink(write)).with_uid("out")
-        env.execute("words", checkpoint_location=tmp_path / "checkpoint")
-
-    with pytest.raises(JobError, match="unreachable"):
-        run(2)
-    fails += [True, False]
-    with pytest.raises(IncompatibleCheckpointError, match=r"may have written a part of micro-batch 0.*without the ch"):
-        run(3)
-    with pytest.raises(JobError, match="unreachable"):
-        run(2)  # completes the micro-batch, and fails in the next one
-    with pytest.raises(IncompatibleCheckpointError, match="may have written a part of micro-batch 1"):
-        run(3)
-    fails += [False] * 9
-    run(2)
-    assert sum(map(len, written.values())) == COUNT
 
 
 @pytest.mark.parametrize("file", ["savepoint.json", "job/0.json"])
@@ -337,7 +281,7 @@ def written(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for line in lines)
 
 
-@pytest.mark.parametrize("change", ["moved", "removed and migrated", "savepoint"])
+@pytest.mark.parametrize("change", ["removed and migrated", *nightly("moved", "savepoint")])
 def test_files_of_a_sink_that_is_gone_are_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,22 +16,18 @@ import runtime_spark.runtime
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.base.folders import LocalFolder
 from dsv2.errors import (
-    ConfigurationError,
     CorruptDataError,
     IncompatibleCheckpointError,
-    MissingUidWarning,
     UserFunctionError,
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.sinks import CollectSink, FileSink
-from dsv2.sources import DataGeneratorSource
-from dsv2.state import StateDeclaration
-from runtime_spark import SparkRuntime, create_savepoint
+from dsv2.sinks import CollectSink
+from runtime_spark import SparkRuntime
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.task.stage import StreamingStage, streaming_stage
-from tests.spark.programs import TOTAL, Reading, build, read_back, reading, sensor_of
+from tests.spark.programs import Reading, build, read_back, reading, sensor_of
 
 COUNT, PER_BATCH = 30, 15
 
@@ -137,67 +133,6 @@ class RenamedTag(OneInputStreamProcessFunction[Reading, Reading]):
     def process_record(self, record: Reading, output: Collector[Reading], ctx: PartitionedContext[Reading]) -> None:
         self.count += 1
         output.collect(record)
-
-
-class Value(NamedTuple):
-    value: int
-
-
-class RunningSum(OneInputStreamProcessFunction[Reading, Value]):
-    """Emits the combination of all values of a key so far."""
-
-    def uses_states(self) -> list[StateDeclaration]:
-        return [TOTAL]
-
-    def process_record(self, record: Reading, output: Collector[Value], ctx: PartitionedContext[Value]) -> None:
-        state = ctx.state_manager.get_state(TOTAL)
-        state.update(self.combine(state.value(), record.value))
-        output.collect(Value(state.value()))
-
-    def combine(self, before: int, value: int) -> int:
-        return before + value
-
-
-class RunningMaximum(RunningSum):
-    def combine(self, before: int, value: int) -> int:
-        return max(before, value)
-
-
-def run_without_uids(spark: SparkSession, folder: Path, end: int, **kinds: type[RunningSum]) -> None:
-    """Run ``kinds`` in this order, each into the folder with its name."""
-
-    def until_end(index: int) -> Reading:
-        if index >= end:
-            raise OSError("not readable yet")
-        return reading(index)
-
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    readings = env.from_source(DataGeneratorSource(until_end, count=COUNT, records_per_batch=PER_BATCH))
-    keyed = readings.key_by(sensor_of)
-    for name, kind in kinds.items():
-        keyed.process(kind()).to_sink(FileSink(f"{folder}/{name}", schema=Value))
-    env.execute(checkpoint_location=f"{folder}/checkpoint")
-
-
-def test_swapped_operators_without_uids_keep_their_state(spark: SparkSession, tmp_path: Path) -> None:
-    with (
-        pytest.warns(MissingUidWarning, match="has state and no uid"),
-        pytest.raises(UserFunctionError, match="not readable yet"),
-    ):
-        run_without_uids(spark, tmp_path, PER_BATCH, sums=RunningSum, maxima=RunningMaximum)
-    run_without_uids(spark, tmp_path, COUNT, maxima=RunningMaximum, sums=RunningSum)
-    values: dict[str, list[int]] = {}
-    for index in range(COUNT):
-        values.setdefault(reading(index).sensor, []).append(reading(index).value)
-    for name, combine in (("sums", sum), ("maxima", max)):
-        expected = sorted(combine(of_key[: n + 1]) for of_key in values.values() for n in range(len(of_key)))
-        assert sorted(value for _, value in read_back(tmp_path / name)) == expected
-
-
-def test_identical_operators_are_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="only in their order"):
-        run_without_uids(spark, tmp_path, COUNT, first=RunningSum, second=RunningSum)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -307,14 +242,3 @@ def test_collection_that_grew_after_the_end_of_the_job(spark: SparkSession, chec
     assert run_with(1, 2) == []
     with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records but now holds 3"):
         run_with(1, 2, 3)
-
-
-def test_savepoint_given_as_checkpoint_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "savepoint.json").write_text("{}")
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    env.from_source(DataGeneratorSource(reading, count=1)).with_uid("in").to_sink(CollectSink()).with_uid("out")
-    with pytest.raises(ConfigurationError, match="is a savepoint, not a checkpoint"):
-        env.execute("job", checkpoint_location=tmp_path)
-    with pytest.raises(ConfigurationError, match="is a savepoint, not a checkpoint"):
-        create_savepoint(tmp_path, tmp_path / "new", spark=spark)
-    assert [file.name for file in tmp_path.iterdir()] == ["savepoint.json"]

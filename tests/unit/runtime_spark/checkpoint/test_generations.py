@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import ConfigurationError
 from runtime_spark.checkpoint.generations import Generations, delete_generation, delete_other_generations
 
 FILES = ("metadata", "offsets/0", "offsets/1", "state/0/0/1.delta", "dsv2/job/0.json", "dsv2/states/0.json")
@@ -111,3 +112,9 @@ def test_driver_that_dies_while_it_discards_a_generation(root: Mortal) -> None:
     Mortal.left = 10**6
     delete_generation(root, discarded)
     assert root.numbers("generations") == []
+
+
+def test_savepoint_given_as_checkpoint_is_refused(root: Mortal) -> None:
+    root.write("savepoint.json", b"{}")
+    with pytest.raises(ConfigurationError, match="is a savepoint, not a checkpoint"):
+        Generations(root)

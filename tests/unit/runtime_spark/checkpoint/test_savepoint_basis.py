@@ -51,9 +51,9 @@ def stored_record(plan: Plan, **parts: Any) -> SparkRecord:
 class Checkpoint:
     """A checkpoint in a folder, with two sources: a streaming DataFrame of two streams, and a collection."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, parallelism: int = 2) -> None:
         self.folder = LocalFolder(str(folder))
-        self.plan = plan_of()
+        self.plan = plan_of(parallelism)
         self.write(streams=[("lines", 3), ("numbers", 1)])
         self.folder.write("metadata", json.dumps({"id": str(UUID(int=1))}).encode())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 
 from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.record import SinkRecord
 from dsv2.checkpoint.start import Action
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.jobs.handle import RunOptions
 from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.state_entries import _location
 from runtime_spark.start import migration, restoration
-from runtime_spark.start.migration import choose_generation
+from runtime_spark.start.migration import ChosenGeneration, choose_generation
 from runtime_spark.start.restoration import restoration_of
 from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of
 
@@ -54,6 +56,65 @@ def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monk
     chosen.generation.check_savepoint()
     names = ("dsv2/job/0.json", "dsv2/reports/0.json", "dsv2/states/0.json", "metadata", "commits/0", "offsets/0")
     assert reads == dict.fromkeys(names, 1)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Savepoints are not taken. Returns the folders in which they would be."""
+    taken: list[str] = []
+    monkeypatch.setattr(migration, "pending_in", lambda *_: None)
+    monkeypatch.setattr(migration, "lease_on", lambda *_: nullcontext())
+    monkeypatch.setattr(migration, "take_savepoint", lambda spark, checkpoint, folder, *_: taken.append(folder.path))
+    return taken
+
+
+def chosen_by(folder: LocalFolder, parallelism: int, **options: Any) -> ChosenGeneration:
+    plan = plan_of(parallelism)
+    return choose_generation(NO_SESSION, folder, plan, Layout.of(plan), RunOptions(**options), None)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "continues_in", "takes_savepoint"),
+    [(3, "generations/1", False), (2, "", False), (4, "generations/1", True)],
+    ids=["go on", "go back", "change again"],
+)
+def test_generation_whose_first_micro_batch_has_failed(
+    tmp_path: Path, without_spark: list[str], parallelism: int, continues_in: str, takes_savepoint: bool
+) -> None:
+    current, begun = Checkpoint(tmp_path), Checkpoint(tmp_path / "generations/1", 3)
+    for generation in (current, begun):
+        generation.begin(0, None, None, None, {"position": 1})
+    current.commit(0)
+    begun.write(sinks={"old": SinkRecord("FileSink", "out", True, "file:/out")})
+    chosen = chosen_by(current.folder, parallelism)
+    assert chosen.path_below_root == (f"/{continues_in}" if continues_in else "")
+    assert chosen.continues != takes_savepoint
+    assert without_spark == ([f"{tmp_path}/generations/1/savepoint"] if takes_savepoint else [])
+    assert begun.folder.numbers("offsets") == ([] if takes_savepoint else [0]), "the earlier attempt is discarded"
+    assert list(chosen.discarded_folders) == ([] if parallelism == 3 else [("old", "file:/out")])
+
+
+def test_changed_program_migrates(tmp_path: Path, without_spark: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.begin(0, None, None, None, {"position": 1})
+    checkpoint.commit(0)
+    refused = chosen_by(checkpoint.folder, 3, on_change="refuse")
+    assert isinstance(refused.start and refused.start.refusal, IncompatibleCheckpointError)
+    assert without_spark == []
+    assert chosen_by(checkpoint.folder, 3).path_below_root == "/generations/1"
+    assert without_spark == [f"{tmp_path}/generations/1/savepoint"]
+    assert "its parallelism was 2 and is now 3" in caplog.text
+
+
+def test_first_micro_batch_starts_over_with_another_program(tmp_path: Path, without_spark: list[str]) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.begin(0, None, None, None, {"position": 1})
+    assert chosen_by(checkpoint.folder, 3).starts_over
+    assert not chosen_by(checkpoint.folder, 2).starts_over
+    refused = chosen_by(checkpoint.folder, 3, on_change="refuse")
+    assert refused.start is not None
+    assert refused.start.action is Action.REFUSE
+    assert without_spark == []
 
 
 def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

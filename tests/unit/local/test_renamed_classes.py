@@ -1,4 +1,4 @@
-"""A streaming job on Spark continues with renamed classes of its keys and states, and with a converted state."""
+"""A job continues with renamed classes of its keys and states, and with a converted state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.errors import IncompatibleCheckpointError, UserFunctionError
@@ -16,9 +15,6 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import SparkRuntime, StateLayout
-
-pytestmark = pytest.mark.spark
 
 COUNT, PER_BATCH, ARTICLES = 120, 60, 40
 
@@ -92,11 +88,9 @@ EARLIER = (Sku, Stock, StateDeclarations.value_state("last", int))
 LATER = (Article, Inventory, StateDeclarations.value_state("last", str, version=2, migrate=as_text))
 
 
-def run(
-    spark: SparkSession, folder: Path, program: Any, read: Callable[[int], Sale], *, is_registered: bool
-) -> list[Any]:
+def run(checkpoint: Path, program: Any, read: Callable[[int], Sale], *, is_registered: bool) -> list[Any]:
     key_class, stock_class, last = program
-    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout.MAP))
+    env = ExecutionEnvironment.get_instance(runtime="local")
     if is_registered:
         for kind, former in ((Article, "Sku"), (Inventory, "Stock")):
             env.register_type(kind, formerly=f"shop.{former}")
@@ -109,26 +103,26 @@ def run(
     keyed = sales.key_by(lambda record: key_class(record.article), version=1)
     stock = StateDeclarations.value_state("stock", stock_class)
     keyed.process(Sell(stock, last, lambda: stock_class(0))).with_uid("sell").with_parallelism(2).to_sink(sink)
-    env.execute("changed", checkpoint_location=f"{folder}/checkpoint")
+    env.execute("changed", checkpoint_location=checkpoint)
     return sink.results
 
 
 def test_job_continues_with_renamed_classes_and_a_converted_state(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if they were defined in a module that no longer has them.
     for kind in (Sku, Stock):
         monkeypatch.setattr(kind, "__module__", "shop")
         monkeypatch.delitem(globals(), kind.__name__)
     with pytest.raises(UserFunctionError, match="not readable yet"):
-        run(spark, tmp_path, EARLIER, unreadable_from_the_second_batch_on, is_registered=False)
+        run(tmp_path, EARLIER, unreadable_from_the_second_batch_on, is_registered=False)
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        run(spark, tmp_path, LATER, sale, is_registered=False)
+        run(tmp_path, LATER, sale, is_registered=False)
     assert "state 'stock': its type was shop.Stock and is now" in str(refused.value)
     expected = []
     for index in range(PER_BATCH, COUNT):
         before = [amount for amount in range(index) if amount % ARTICLES == index % ARTICLES]
         last = f"{before[-1]} from version 1" if before[-1] < PER_BATCH else f"sale {before[-1]}"
         expected.append((f"article {index % ARTICLES}", Inventory(sum(before) + index), last))
-    results = run(spark, tmp_path, LATER, sale, is_registered=True)
+    results = run(tmp_path, LATER, sale, is_registered=True)
     assert sorted(results, key=repr) == sorted(expected, key=repr)
