@@ -9,22 +9,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias, overload
 
-from dsv2.base.type_variables import ACC, IN, OUT, OUT1, OUT2, K, OUT1_contra, OUT2_contra, OUT_contra, R, T, V
+from dsv2.base.type_variables import OUT, OUT1, OUT2, K, OUT1_contra, OUT2_contra, OUT_contra, T, V
 from dsv2.model.output_tag import MainOutput, OutputTag
-from dsv2.state import (
-    AggregatingState,
-    AggregatingStateDeclaration,
-    BroadcastState,
-    BroadcastStateDeclaration,
-    ListState,
-    ListStateDeclaration,
-    MapState,
-    MapStateDeclaration,
-    ReducingState,
-    ReducingStateDeclaration,
-    ValueState,
-    ValueStateDeclaration,
-)
+from dsv2.state import BroadcastState, BroadcastStateDeclaration, ListState, ListStateDeclaration
+from dsv2.state.declaration import Declares
 from dsv2.watermark import Watermark
 
 DEFAULT_BUCKETS = (*(float(f"{digits}e{power}") for power in range(-3, 4) for digits in (1, 2.5, 5)), 1e4)
@@ -228,19 +216,7 @@ class StateManager(Protocol):
     def current_key(self) -> object:
         """The current key. Raises ``ContractError`` in a function that is not keyed."""
 
-    @overload
-    def get_state(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R]: ...
-    @overload
-    def get_state(self, declaration: ListStateDeclaration[T], /) -> ListState[T]: ...
-    @overload
-    def get_state(self, declaration: MapStateDeclaration[K, V], /) -> MapState[K, V]: ...
-    @overload
-    def get_state(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V]: ...
-    @overload
-    def get_state(self, declaration: ReducingStateDeclaration[T], /) -> ReducingState[T]: ...
-    @overload
-    def get_state(self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /) -> AggregatingState[IN, OUT]: ...
-    def get_state(self, declaration: Any, /) -> Any:
+    def get_state(self, declaration: Declares[T], /) -> T:
         """The handle on a state. It follows the current key and may be stored in a field of the function.
 
         Using the handle of a keyed state without a current key raises ``ContractError``.
@@ -249,21 +225,7 @@ class StateManager(Protocol):
             UndeclaredStateError: The function does not return ``declaration`` from ``uses_states``.
         """
 
-    @overload
-    def get_state_optional(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R] | None: ...
-    @overload
-    def get_state_optional(self, declaration: ListStateDeclaration[T], /) -> ListState[T] | None: ...
-    @overload
-    def get_state_optional(self, declaration: MapStateDeclaration[K, V], /) -> MapState[K, V] | None: ...
-    @overload
-    def get_state_optional(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V] | None: ...
-    @overload
-    def get_state_optional(self, declaration: ReducingStateDeclaration[T], /) -> ReducingState[T] | None: ...
-    @overload
-    def get_state_optional(
-        self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /
-    ) -> AggregatingState[IN, OUT] | None: ...
-    def get_state_optional(self, declaration: Any, /) -> Any:
+    def get_state_optional(self, declaration: Declares[T], /) -> T | None:
         """As ``get_state``, but returns None for a state that is not declared."""
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, U
 from typing_extensions import TypeForm, TypeVar
 
 from dsv2.base.callables import takes
-from dsv2.base.type_variables import ACC, IN, OUT, K, T, V
+from dsv2.base.type_variables import ACC, IN, OUT, K, T, T_co, V
 from dsv2.checks.arguments import as_choice
 from dsv2.errors import StateDeclarationError
 from dsv2.state.aggregate import AggregateFunction
+from dsv2.state.handles import AggregatingState, BroadcastState, ListState, MapState, ReducingState, ValueState
 from dsv2.state.ttl import StateTtl
 from dsv2.state.types import check_type, fits
 
@@ -147,9 +148,13 @@ class _ExpiringStateDeclaration(StateDeclaration):
         return self.ttl
 
 
+class Declares(Generic[T_co]):
+    """A declaration of a state with a handle of type ``T_co``."""
+
+
 @final
 @dataclass(frozen=True)
-class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
+class ValueStateDeclaration(_ExpiringStateDeclaration, Declares[ValueState[T, R_co]], Generic[T, R_co]):
     """Declares one value per key.
 
     Args:
@@ -198,7 +203,7 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
 
 @final
 @dataclass(frozen=True)
-class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
+class ListStateDeclaration(_ExpiringStateDeclaration, Declares[ListState[T]], Generic[T]):
     """Declares a list per key, or (REDISTRIBUTABLE, IDENTICAL) a list per subtask that its keys share.
 
     Args:
@@ -240,7 +245,7 @@ class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
 
 @final
 @dataclass(frozen=True)
-class MapStateDeclaration(_ExpiringStateDeclaration, Generic[K, V]):
+class MapStateDeclaration(_ExpiringStateDeclaration, Declares[MapState[K, V]], Generic[K, V]):
     """Declares a map per key of the stream. ``ttl`` is how long an entry is kept."""
 
     key_type: TypeForm[K]
@@ -249,7 +254,7 @@ class MapStateDeclaration(_ExpiringStateDeclaration, Generic[K, V]):
 
 @final
 @dataclass(frozen=True)
-class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
+class BroadcastStateDeclaration(StateDeclaration, Declares[BroadcastState[K, V]], Generic[K, V]):
     """Declares a map with a copy in each subtask (mode IDENTICAL), for functions with a broadcast input."""
 
     key_type: TypeForm[K]
@@ -266,7 +271,7 @@ class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
 
 @final
 @dataclass(frozen=True)
-class ReducingStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
+class ReducingStateDeclaration(_ExpiringStateDeclaration, Declares[ReducingState[T]], Generic[T]):
     """Declares one value per key. An added value replaces it with ``reduce(current, added)``."""
 
     value_type: TypeForm[T]
@@ -282,7 +287,9 @@ class ReducingStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
 
 @final
 @dataclass(frozen=True)
-class AggregatingStateDeclaration(_ExpiringStateDeclaration, Generic[IN, ACC, OUT]):
+class AggregatingStateDeclaration(
+    _ExpiringStateDeclaration, Declares[AggregatingState[IN, OUT]], Generic[IN, ACC, OUT]
+):
     """Declares one accumulator per key, of type ``accumulator_type``, updated by ``function``."""
 
     accumulator_type: TypeForm[ACC]

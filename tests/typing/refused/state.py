@@ -76,8 +76,8 @@ def states_of_the_subtask(manager: SubtaskStateManager) -> None:
 
 
 def declarations(manager: StateManager) -> None:
-    manager.get_state("words")  # E: call-overload
-    manager.get_state(StateDeclarations.list_state_builder("words", str))  # E: call-overload
+    manager.get_state("words")  # E: arg-type
+    manager.get_state(StateDeclarations.list_state_builder("words", str))  # E: arg-type
     StateDeclarations.reducing_state("longest", str, abs)  # E: arg-type
     StateDeclarations.list_state("words", 7)  # E: arg-type
     StateDeclarations.list_state_builder("words", str).redistribute_by("SPLIT")  # E: arg-type
