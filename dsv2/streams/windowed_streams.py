@@ -54,7 +54,7 @@ _TwoOutput: TypeAlias = TwoOutputWindowStreamProcessFunction[T, O1, O2]
 
 _WITH_AGGREGATE = "Call aggregate(result, ...) with the parts of dsv2.aggregates."
 _OF_STRATEGY = (
-    "It is a property of the windows: window(strategy.with_trigger(...)), with_early_firing or with_allowed_lateness."
+    "It is a property of the windows: window(strategy.with_trigger(...)), with_early_firing, with_allowed_lateness."
 )
 _INSTEAD = {
     **dict.fromkeys(("sum", "count", "min", "max", "agg"), _WITH_AGGREGATE),

@@ -233,7 +233,7 @@ class LateForOneSide(Program):
             in_order(p, *times).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
             for times in ((15, 2), (1, 12, 15))
         )
-        strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50))
+        strategy = WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(50))
         p.collect(left.window(strategy).connect_and_process(right, TwoInputWindowRecorder()))
 
     def check(self, run: Run) -> None:

@@ -282,7 +282,7 @@ OBSERVED = (
     ),
     Observed(
         "tumbling, 20 ms late allowed (E14t)",
-        WindowStrategy.tumbling(ms(10), allowed_lateness=ms(20)),
+        WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(20)),
         (1, 2, 12, 5, 40, 6),
         (
             *(trigger(0, 10, 1, 2), trigger(0, 10, 1, 2, 5)),

@@ -71,8 +71,8 @@ def test_interval_join_matches_the_slow_one(join_type: JoinType, history: list[E
 WINDOWS = {
     "tumbling": WindowStrategy.tumbling(ms(5)),
     "sliding": WindowStrategy.sliding(ms(6), ms(2)),
-    "late": WindowStrategy.tumbling(ms(4), EVENT, ms(3)),
-    "early": WindowStrategy.tumbling(ms(8), EVENT, ms(2)).with_early_firing(ms(3), EVENT),
+    "late": WindowStrategy.tumbling(ms(4), EVENT).with_allowed_lateness(ms(3)),
+    "early": WindowStrategy.tumbling(ms(8), EVENT).with_allowed_lateness(ms(2)).with_early_firing(ms(3), EVENT),
     "early by the clock": WindowStrategy.sliding(ms(8), ms(4)).with_early_firing(ms(3), PROCESSING),
     "processing": WindowStrategy.tumbling(ms(9), PROCESSING),
     "session": WindowStrategy.session(ms(2)),

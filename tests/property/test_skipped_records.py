@@ -308,14 +308,14 @@ class Changing(WindowTrigger[Item]):
 
 STRATEGIES = [
     WindowStrategy.tumbling(ms(10)),
-    WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)),
+    WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(5)),
     WindowStrategy.tumbling(ms(20)).with_early_firing(ms(5), TimeType.EVENT),
     WindowStrategy.sliding(ms(10), ms(5)),
     WindowStrategy.session(ms(6)),
     WindowStrategy.count(3),
     WindowStrategy.count(3, 2),
     WindowStrategy.global_(),
-    WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)).with_trigger(Changing()),
+    WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(5)).with_trigger(Changing()),
     WindowStrategy.session(ms(6)).with_trigger(Changing()),
     WindowStrategy.global_().with_trigger(Changing()),
     WindowStrategy.sliding(ms(10), ms(5)).with_trigger(PurgingTrigger(CountTrigger(2))),

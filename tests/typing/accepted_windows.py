@@ -58,9 +58,9 @@ def strategies() -> list[WindowStrategy]:
     day, hour = timedelta(days=1), timedelta(hours=1)
     return [
         WindowStrategy.global_(),
-        WindowStrategy.tumbling(day, TimeType.EVENT, hour, offset=-hour),
+        WindowStrategy.tumbling(day, TimeType.EVENT, offset=-hour).with_allowed_lateness(hour),
         WindowStrategy.tumbling(ms(10), TimeType.PROCESSING),
-        WindowStrategy.sliding(day, hour, allowed_lateness=ms(5), offset=ms(1)),
+        WindowStrategy.sliding(day, hour, offset=ms(1)).with_allowed_lateness(ms(5)),
         WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(ms(10)),
         WindowStrategy.count(3, 2).with_early_firing(hour, TimeType.EVENT),
     ]

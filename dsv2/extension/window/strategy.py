@@ -63,7 +63,6 @@ class WindowStrategy(ABC):
     def tumbling(
         size: timedelta,
         time_type: TimeTypeChoice = TimeType.EVENT,
-        allowed_lateness: timedelta = _ZERO,
         *,
         offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
@@ -72,18 +71,15 @@ class WindowStrategy(ABC):
         Args:
             size: The size of the windows, at least 1 ms.
             time_type: Event time (default) or processing time.
-            allowed_lateness: How long a window is kept after the watermark has passed its end. Each record that
-                arrives meanwhile fires it again. Default: 0. Event time only.
             offset: Shifts the windows relative to the epoch, for example to days in a time zone. Default: 0.
         """
-        return _sliding(size, size, time_type, allowed_lateness, offset)
+        return _sliding(size, size, time_type, offset)
 
     @staticmethod
     def sliding(
         size: timedelta,
         slide: timedelta,
         time_type: TimeTypeChoice = TimeType.EVENT,
-        allowed_lateness: timedelta = _ZERO,
         *,
         offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
@@ -92,7 +88,7 @@ class WindowStrategy(ABC):
         A record may be in several windows, or in none if ``slide`` exceeds ``size``. The other parameters are those of
         ``tumbling``.
         """
-        return _sliding(size, slide, time_type, allowed_lateness, offset)
+        return _sliding(size, slide, time_type, offset)
 
     @staticmethod
     def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
@@ -171,8 +167,17 @@ class SlidingWindowStrategy(WindowStrategy):
 
     size: int
     slide: int
-    allowed_lateness: int
     offset: int
+    allowed_lateness: int = 0
+
+    def with_allowed_lateness(self, duration: timedelta) -> Self:
+        """The same windows, kept for ``duration`` after event time has passed their end (Flink ``allowedLateness``).
+
+        Each record that arrives meanwhile fires its window again.
+        """
+        if self.time_type is TimeType.PROCESSING:
+            raise ConfigurationError("Windows in processing time have no late records.")
+        return replace(self, allowed_lateness=as_milliseconds(duration, "allowed_lateness", at_least=0))
 
     @property
     def layout(self) -> str:
@@ -203,18 +208,13 @@ class CountWindowStrategy(WindowStrategy):
         return f"windows of {self.size} records every {self.slide}"
 
 
-def _sliding(
-    size: timedelta, slide: timedelta, time_type: TimeTypeChoice, lateness: timedelta, offset: timedelta
-) -> SlidingWindowStrategy:
+def _sliding(size: timedelta, slide: timedelta, time_type: TimeTypeChoice, offset: timedelta) -> SlidingWindowStrategy:
     length = as_milliseconds(size, "size", at_least=1)
     every = as_milliseconds(slide, "slide", at_least=1)
-    late = as_milliseconds(lateness, "allowed_lateness", at_least=0)
-    chosen = _time_type(time_type)
     return SlidingWindowStrategy(
         size=length,
         slide=every,
-        time_type=chosen,
-        allowed_lateness=late if chosen is TimeType.EVENT else 0,  # no record is late in processing time
+        time_type=_time_type(time_type),
         offset=as_milliseconds(offset, "offset") % every,
     )
 

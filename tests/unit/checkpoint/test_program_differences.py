@@ -568,7 +568,7 @@ def sales(strategy: WindowStrategy, policy: ErrorPolicy | None = None, *, filter
 
 SECOND = timedelta(seconds=1)
 COMBINED = WindowStrategy.tumbling(SECOND)
-LATE = WindowStrategy.tumbling(SECOND, allowed_lateness=SECOND)
+LATE = WindowStrategy.tumbling(SECOND).with_allowed_lateness(SECOND)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ TIME_WINDOWS = {
     "tumbling": WindowStrategy.tumbling(ms(SIZE)),
     "sliding": WindowStrategy.sliding(ms(SIZE), ms(5)),
     "session": WindowStrategy.session(ms(SIZE)),
-    "late": WindowStrategy.tumbling(ms(SIZE), allowed_lateness=ms(SIZE)),
+    "late": WindowStrategy.tumbling(ms(SIZE)).with_allowed_lateness(ms(SIZE)),
 }
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "process": lambda windows: windows.process(Counts()),

@@ -186,7 +186,7 @@ class TestFunction:
         assert counts == [1, 2, 3]
 
     def test_fields_of_a_window_join_are_checkpointed(self) -> None:
-        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10)), Numbering()))
+        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(10)), Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
         move(driver, 9)
         late = [driver.take(Event(2, Row("a", n, 1), restart=True)) for n in range(3)]
@@ -287,7 +287,7 @@ class TestState:
         ("strategy", "gone"),
         [
             (WindowStrategy.tumbling(ms(10)), 99),
-            (WindowStrategy.tumbling(ms(10), allowed_lateness=ms(20)), 119),
+            (WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(20)), 119),
             (WindowStrategy.sliding(ms(20), ms(5)), 114),
             (WindowStrategy.session(ms(2)), 100),
         ],

@@ -77,7 +77,7 @@ def test_window_that_failed_is_removed() -> None:
 
 
 def test_window_that_failed_is_kept_for_late_records() -> None:
-    harness = harness_of(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(20)), FailsFirst())
+    harness = harness_of(WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(20)), FailsFirst())
     harness.input.push_all([StampedRecord(1, 1), EVENT.new_watermark(9)])
     assert harness.output.records == []
     harness.input.push_all([StampedRecord(2, 2)])

@@ -461,7 +461,11 @@ class TestRefusedArguments:
             (lambda w: w.tumbling(ms(1.5)), "size must be a whole number of milliseconds, not 1.5 ms"),
             (lambda w: w.tumbling(60_000), "size must be a datetime.timedelta, such as .* not 60000"),
             (lambda w: w.tumbling(ms(5), "EVENT"), "time_type must be one of 'event', 'processing', .* not 'EVENT'"),
-            (lambda w: w.tumbling(ms(5), allowed_lateness=ms(-1)), "allowed_lateness must be 0 or more, not -1 ms"),
+            (
+                lambda w: w.tumbling(ms(5)).with_allowed_lateness(ms(-1)),
+                "allowed_lateness must be 0 or more, not -1 ms",
+            ),
+            (lambda w: w.tumbling(ms(5), "processing").with_allowed_lateness(ms(1)), "in processing time have no late"),
             (lambda w: w.tumbling(ms(5), offset="1h"), "offset must be a datetime.timedelta, such as .* not '1h'"),
             (lambda w: w.session(ms(0)), "gap must be at least 1 ms"),
             (lambda w: w.count(0), "The size of count windows must be a number of records, not 0"),

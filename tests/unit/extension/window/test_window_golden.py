@@ -46,9 +46,9 @@ def strategy_of(case: Case) -> WindowStrategy:
     size, lateness = ms(case["size"]), ms(case["lateness"])
     match case["strategy"]:
         case "tumbling":
-            return WindowStrategy.tumbling(size, allowed_lateness=lateness)
+            return WindowStrategy.tumbling(size).with_allowed_lateness(lateness)
         case "sliding":
-            return WindowStrategy.sliding(size, ms(case["slide"]), allowed_lateness=lateness)
+            return WindowStrategy.sliding(size, ms(case["slide"])).with_allowed_lateness(lateness)
         case "session":
             return WindowStrategy.session(size)
         case _:

@@ -27,7 +27,7 @@ NOTHING = 60  # bytes: event time and the numbers of records have more digits
 # Each with the time at which the last window of records up to 99 ms is removed.
 STRATEGIES = {
     "tumbling": (WindowStrategy.tumbling(ms(10)), 99),
-    "tumbling, late": (WindowStrategy.tumbling(ms(10), EVENT, ms(20)), 119),
+    "tumbling, late": (WindowStrategy.tumbling(ms(10), EVENT).with_allowed_lateness(ms(20)), 119),
     "tumbling, early": (WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3), EVENT), 99),
     "sliding": (WindowStrategy.sliding(ms(20), ms(5)), 114),
     "session": (WindowStrategy.session(ms(5)), 103),

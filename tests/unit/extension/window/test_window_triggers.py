@@ -88,7 +88,7 @@ def test_purged_window_is_removed_at_its_end() -> None:
 
 
 def test_allowed_late_records_count() -> None:
-    harness = harness_of(WindowStrategy.tumbling(ms(100), allowed_lateness=ms(50)), CountTrigger(2))
+    harness = harness_of(WindowStrategy.tumbling(ms(100)).with_allowed_lateness(ms(50)), CountTrigger(2))
     pushed(harness, [0])
     harness.input.push_event_time(120)
     pushed(harness, [1, 2])
@@ -102,8 +102,8 @@ def test_allowed_late_records_count() -> None:
 @pytest.mark.parametrize(
     "strategy",
     [
-        lambda late: WindowStrategy.tumbling(ms(100), allowed_lateness=ms(late)),
-        lambda late: WindowStrategy.sliding(ms(100), ms(50), allowed_lateness=ms(late)),
+        lambda late: WindowStrategy.tumbling(ms(100)).with_allowed_lateness(ms(late)),
+        lambda late: WindowStrategy.sliding(ms(100), ms(50)).with_allowed_lateness(ms(late)),
         lambda late: WindowStrategy.session(ms(20)),
         lambda late: GLOBAL,
     ],

@@ -59,13 +59,11 @@ class TestTumbling:
         assert driver.out() == [fired("a", *window_of_14, "a1"), cleared("a", *window_of_14)]
 
     def test_durations_are_timedeltas(self) -> None:
-        strategy = WindowStrategy.tumbling(
-            timedelta(seconds=1), TimeType.EVENT, timedelta(milliseconds=5), offset=timedelta(milliseconds=-1)
-        )
-        assert strategy == WindowStrategy.tumbling(ms(1000), TimeType.EVENT, ms(5), offset=ms(999))
+        strategy = WindowStrategy.tumbling(timedelta(seconds=1), offset=timedelta(milliseconds=-1))
+        assert strategy == WindowStrategy.tumbling(ms(1000), TimeType.EVENT, offset=ms(999))
 
     def test_results_have_the_window_end_as_timestamp(self) -> None:
-        driver = over(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), of_records=True)
+        driver = over(WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(5)), of_records=True)
         driver.record("a1", 3).event_time(9).record("a2", 4).event_time(14).record("a3", 2)
         assert driver.stamped() == [
             (("record", "a", 0, 10, "a1"), 3),
@@ -75,12 +73,6 @@ class TestTumbling:
             (cleared("a", 0, 10), 9),
             (late("a3"), 2),
         ]
-
-
-class TestAllowedLateness:
-    def test_processing_time_has_no_lateness(self) -> None:
-        strategy = WindowStrategy.tumbling(ms(10), TimeType.PROCESSING, ms(50))
-        assert strategy == WindowStrategy.tumbling(ms(10), TimeType.PROCESSING)
 
 
 class TestSliding:
@@ -139,7 +131,7 @@ def length(text: str) -> int:
 class TestEndOfTime:
     @pytest.mark.parametrize("lateness", [0, 2000])
     def test_last_windows_end_with_event_time(self, lateness: int) -> None:
-        strategy = WindowStrategy.tumbling(ms(1000), allowed_lateness=ms(lateness))
+        strategy = WindowStrategy.tumbling(ms(1000)).with_allowed_lateness(ms(lateness))
         driver = WindowDriver(reduced(strategy, max)).record("a1", LONG_MAX - 1750).event_time(LONG_MAX - 700)
         assert driver.out() == ["a1"]
         driver.record("a2", LONG_MAX - 1750).record("a3", LONG_MAX).record("a4", LONG_MAX - 1)

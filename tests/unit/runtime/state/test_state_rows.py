@@ -88,7 +88,7 @@ def test_subtask_continues_from_its_rows(in_map: bool, in_order: bool) -> None:
 
 
 STRATEGIES = {
-    "tumbling": WindowStrategy.tumbling(ms(10), TimeType.EVENT, ms(20)),
+    "tumbling": WindowStrategy.tumbling(ms(10), TimeType.EVENT).with_allowed_lateness(ms(20)),
     "sliding": WindowStrategy.sliding(ms(20), ms(5)),
     "session": WindowStrategy.session(ms(2)),
     "early": WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3), TimeType.EVENT),
