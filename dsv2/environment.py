@@ -28,7 +28,8 @@ from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table
 from dsv2.streams.kinds import ConfiguredStream
 
 if TYPE_CHECKING:
-    from dsv2.views.explain import Explanation, Format
+    from dsv2.views.explain import Explanation
+    from dsv2.views.explain.explanation import ExplanationFormatChoice
 
 
 T = TypeVar("T")
@@ -344,7 +345,7 @@ class ExecutionEnvironment:
             self._error_policy,
         )
 
-    def explain(self, format: Format = "text", *, job_name: str = "dsv2 job") -> Explanation:
+    def explain(self, format: ExplanationFormatChoice = "text", *, job_name: str = "dsv2 job") -> Explanation:
         """Explain the pipeline so far, without running or changing it.
 
         The result shows its operators, exchanges and watermarks, how the runtime would run it, and warnings. If the
@@ -352,7 +353,7 @@ class ExecutionEnvironment:
         text; a notebook shows a diagram; ``save("plan.svg")`` writes a file.
 
         Args:
-            format: ``"text"``, ``"mermaid"``, ``"svg"`` or ``"json"``: what ``str()`` of the result returns.
+            format: An ``ExplanationFormat``, or its string: what ``str()`` of the result returns.
             job_name: The name of the job.
 
         Raises:

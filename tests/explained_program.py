@@ -31,12 +31,12 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import BroadcastStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.streams import WaitForBroadcast
-from dsv2.views.explain import Explanation, Format, explain, json_schema
+from dsv2.views.explain import Explanation, ExplanationFormat, explain, json_schema
 from tests import ROOT
 
 __all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")
 
-GOLDEN: dict[Format, str] = {"text": "plan.txt", "mermaid": "plan.mmd", "json": "plan.json"}
+GOLDEN = {"text": "plan.txt", "mermaid": "plan.mmd", "json": "plan.json"}
 
 FULL = new_builder("stock-full").type_bool().combine_wait_for_all_channels(True).build()
 REJECTED = OutputTag("rejected", str)
@@ -117,9 +117,9 @@ def recorded() -> Explanation:
     return explain(env.build_plan("orders"))
 
 
-def golden_file(explanation: Explanation, format: Format) -> str:
+def golden_file(explanation: Explanation, format: str) -> str:
     """The contents of a golden file, with paths from the root of the repository, which must be the directory."""
-    return explanation.render(format).replace(f"{ROOT}{os.sep}", "").rstrip("\n") + "\n"
+    return explanation.render(ExplanationFormat(format)).replace(f"{ROOT}{os.sep}", "").rstrip("\n") + "\n"
 
 
 SCHEMA = ROOT / "docs" / "assets" / "plan.schema.json"

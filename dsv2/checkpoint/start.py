@@ -23,7 +23,7 @@ from dsv2.checkpoint.stored_classes import unreadable_classes
 from dsv2.dead_letters.replay import PendingReplay, Replays, check_replays
 from dsv2.errors import ConfigurationError, DroppedStateWarning, Dsv2Error, IncompatibleCheckpointError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.jobs.handle import RunOptions
+from dsv2.jobs.handle import OnChange, RunOptions
 from dsv2.runtime.serde.codec import FORMAT_VERSION, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
@@ -172,7 +172,7 @@ class _Decision:
     def _from_checkpoint(self, job_id: str) -> Start:
         stored, record, changes, replay = self._stored, self._record, self._changes, self._stored.pending
         self._check_began_with()
-        starts_over = stored.is_empty and changes and self._options.on_change != "refuse"
+        starts_over = stored.is_empty and changes and self._options.on_change is not OnChange.REFUSE
         if not starts_over:
             self._check_carried()
         if stored.discarded is not None:
@@ -237,7 +237,7 @@ class _Decision:
         elif not all(difference.carried for difference in found):
             advice = "Undo the changes that a savepoint does not carry"
             advice += "." if stored.is_savepoint else ", or start from a new checkpoint_location with empty state."
-        elif self._changes and not stored.is_savepoint and options.on_change == "refuse":
+        elif self._changes and not stored.is_savepoint and options.on_change is OnChange.REFUSE:
             advice = (
                 "Undo the changes, or start with on_change='migrate', which takes a savepoint of this checkpoint and "
                 "continues with it."

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,7 @@ from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
 from dsv2.plan_view.runtime_view import ExplainingRuntime, RuntimeView
 from dsv2.views.dashboard.running_job import DashboardRuntime
-from dsv2.views.explain import ChannelDiagram, Explanation, Finding, Format, Severity
+from dsv2.views.explain import ChannelDiagram, Explanation, ExplanationFormat, Finding, Severity
 from dsv2.views.explain.text import finding_lines
 from dsv2.views.terminal import NotedSignals, signals_noted, watch
 
@@ -104,7 +104,11 @@ def add_commands(groups: Any) -> None:
         "explain shop.jobs:orders --channels end-of-day --output channels.svg",
         notes="The exit code is 1 if the pipeline cannot be built.",
     )
-    explain.add_argument("--format", choices=get_args(Format), help="default: text, or that of the output file")
+    explain.add_argument(
+        "--format",
+        choices=[format.value for format in ExplanationFormat],
+        help="default: text, or that of the output file",
+    )
     explain.add_argument("--output", metavar="FILE", help="write a file, such as plan.svg, instead of printing")
     explain.add_argument(
         "--channels",

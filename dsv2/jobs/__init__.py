@@ -1,6 +1,6 @@
 """Jobs: handles, options, progress and listeners."""
 
-from dsv2.jobs.handle import JobHandle, JobResult, JobStatus, Trigger
+from dsv2.jobs.handle import JobHandle, JobResult, JobStatus, OnChange, Trigger
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.options import JobOptions
 from dsv2.jobs.progress import (
@@ -25,6 +25,7 @@ __all__ = (
     "JobProgress",
     "JobResult",
     "JobStatus",
+    "OnChange",
     "OperatorProgress",
     "SplitProgress",
     "SubtaskProgress",

@@ -77,7 +77,7 @@ def _of_job(plan: Plan, options: RunOptions) -> Iterator[Setting]:
     ):
         if value is not None:
             yield redacted(name, value)
-    yield Setting("on_change", options.on_change)
+    yield Setting("on_change", options.on_change.value)
     for name, is_set in (
         ("allow_dropped_state", options.allow_dropped_state),
         ("as_new_job", options.as_new_job),

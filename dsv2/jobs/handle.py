@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from dsv2.base.record_table import RecordTable
 from dsv2.checks.arguments import as_milliseconds
@@ -209,8 +209,11 @@ class JobHandle(Protocol):
         """
 
 
-OnChange: TypeAlias = Literal["migrate", "refuse"]
-"""The treatment, by a restart, of changes of the program that only a savepoint carries."""
+class OnChange(Enum):
+    """The treatment, by a restart, of changes of the program that only a savepoint carries."""
+
+    MIGRATE = "migrate"
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class RunOptions:
     savepoint: str | None = None
     as_new_job: bool = False
     continued_sources: Collection[str] = frozenset()
-    on_change: OnChange = "migrate"
+    on_change: OnChange = OnChange.MIGRATE
     dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False

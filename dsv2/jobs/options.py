@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from os import PathLike
-from typing import TYPE_CHECKING, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict
 
+from dsv2.checks.arguments import as_choice
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import OnChange, RunOptions, Trigger
 
@@ -56,7 +57,7 @@ class JobOptions(TypedDict, total=False):
     savepoint: str | PathLike[str] | None
     as_new_job: bool
     continued_sources: Collection[str]
-    on_change: OnChange
+    on_change: OnChange | Literal["migrate", "refuse"]
     dead_letters: str | PathLike[str] | None
     skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None
     trace_records: bool
@@ -76,14 +77,13 @@ def run_options(options: JobOptions) -> RunOptions:
             meant = f"Did you mean {near[0]!r}?" if near else f"The options are {', '.join(known)}."
             raise ConfigurationError(f"execute has no option {name!r}. {meant}")
     trigger, savepoint = options.get("trigger"), _path("savepoint", options.get("savepoint"))
-    as_new_job, on_change = options.get("as_new_job", False), options.get("on_change", "migrate")
+    as_new_job = options.get("as_new_job", False)
+    on_change = as_choice(OnChange, options.get("on_change", OnChange.MIGRATE), "on_change")
     sources, letters = options.get("continued_sources", ()), _path("dead_letters", options.get("dead_letters"))
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
     if as_new_job and savepoint is None:
         raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
-    if on_change not in get_args(OnChange):
-        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
     if letters == "":
         raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
     if isinstance(sources, str) or not isinstance(sources, Collection):

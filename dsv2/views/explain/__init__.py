@@ -17,7 +17,7 @@ from dsv2.plan_view.model import (
 )
 from dsv2.plan_view.runtime_view import ExplainingRuntime, Fact, RuntimeView
 from dsv2.views.explain.channels import ChannelDiagram, ChannelFormat
-from dsv2.views.explain.explanation import Explanation, Format, explain
+from dsv2.views.explain.explanation import Explanation, ExplanationFormat, explain
 from dsv2.views.explain.schema import json_schema
 
 __all__ = (
@@ -27,9 +27,9 @@ __all__ = (
     "EdgeView",
     "ExplainingRuntime",
     "Explanation",
+    "ExplanationFormat",
     "Fact",
     "Finding",
-    "Format",
     "HandlerView",
     "OperatorView",
     "Place",

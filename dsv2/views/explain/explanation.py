@@ -4,29 +4,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from enum import Enum
 from html import escape
 from os import PathLike
 from types import MappingProxyType
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import msgspec
 
+from dsv2.checks.arguments import as_choice
 from dsv2.graph import Plan
 from dsv2.plan_view.finding import Severity
 from dsv2.plan_view.model import PlanView
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.plan_view.view import view_of
 from dsv2.views.explain.channels import ChannelDiagram, channels_of
-from dsv2.views.explain.formats import checked, save
+from dsv2.views.explain.formats import save
 from dsv2.views.explain.mermaid import to_mermaid
 from dsv2.views.explain.svg import to_svg
 from dsv2.views.explain.text import finding_lines, to_text
 
-Format: TypeAlias = Literal["text", "mermaid", "svg", "json"]
-"""The formats of an explanation."""
 
-_SUFFIXES: Mapping[str, Format] = MappingProxyType(
-    {".txt": "text", ".mmd": "mermaid", ".mermaid": "mermaid", ".svg": "svg", ".json": "json"}
+class ExplanationFormat(Enum):
+    """The formats of an explanation."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
+    JSON = "json"
+
+
+ExplanationFormatChoice: TypeAlias = ExplanationFormat | Literal["text", "mermaid", "svg", "json"]
+
+_SUFFIXES: Mapping[str, ExplanationFormat] = MappingProxyType(
+    {
+        ".txt": ExplanationFormat.TEXT,
+        ".mmd": ExplanationFormat.MERMAID,
+        ".mermaid": ExplanationFormat.MERMAID,
+        ".svg": ExplanationFormat.SVG,
+        ".json": ExplanationFormat.JSON,
+    }
 )
 
 
@@ -43,18 +60,18 @@ class Explanation:
         ConfigurationError: The format is unknown.
     """
 
-    def __init__(self, view: PlanView, format: Format = "text") -> None:
+    def __init__(self, view: PlanView, format: ExplanationFormatChoice = ExplanationFormat.TEXT) -> None:
         self.view = view
-        self.format = checked(format, get_args(Format))
+        self.format = as_choice(ExplanationFormat, format, "format")
 
     @property
     def is_valid(self) -> bool:
         """True if the pipeline can be built. If not, ``view.error`` says why."""
         return self.view.error is None
 
-    def render(self, format: Format) -> str:
+    def render(self, format: ExplanationFormatChoice) -> str:
         """Return the explanation in ``format``. Raises ``ConfigurationError`` for an unknown one."""
-        return _RENDERERS[checked(format, get_args(Format))](self.view)
+        return _RENDERERS[as_choice(ExplanationFormat, format, "format")](self.view)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file in the format of its suffix: ``.txt``, ``.mmd``, ``.svg`` or ``.json``.
@@ -90,7 +107,7 @@ class Explanation:
 
     def _repr_html_(self) -> str | None:
         """The diagram with its findings, for notebooks. None if another format was asked for."""
-        if self.format not in ("text", "svg"):
+        if self.format not in (ExplanationFormat.TEXT, ExplanationFormat.SVG):
             return None
         found = [line for severity in Severity for line in finding_lines(self.view, severity)]
         shown = "\n".join(found if self.view.error is None else [self.view.error, *found])
@@ -99,7 +116,9 @@ class Explanation:
         return f"{self.render('svg')}{listed}<details><summary>As text</summary><pre>{text}</pre></details>"
 
 
-def explain(plan: Plan, format: Format = "text", *, runtime: RuntimeView | None = None) -> Explanation:
+def explain(
+    plan: Plan, format: ExplanationFormatChoice = ExplanationFormat.TEXT, *, runtime: RuntimeView | None = None
+) -> Explanation:
     """Explain a plan. ``env.explain()`` does the same for a pipeline, and adds what its runtime knows.
 
     Args:
@@ -117,6 +136,11 @@ def _to_json(view: PlanView) -> str:
     return json.dumps(msgspec.to_builtins(view), indent=2)
 
 
-_RENDERERS: Mapping[Format, Callable[[PlanView], str]] = MappingProxyType(
-    {"text": to_text, "mermaid": to_mermaid, "svg": to_svg, "json": _to_json}
+_RENDERERS: Mapping[ExplanationFormat, Callable[[PlanView], str]] = MappingProxyType(
+    {
+        ExplanationFormat.TEXT: to_text,
+        ExplanationFormat.MERMAID: to_mermaid,
+        ExplanationFormat.SVG: to_svg,
+        ExplanationFormat.JSON: _to_json,
+    }
 )

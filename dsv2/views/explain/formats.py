@@ -1,22 +1,16 @@
-"""Formats of explanations, and files in the format of their suffix."""
+"""Files in the format of their suffix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
 from dsv2.errors import ConfigurationError
 
-F = TypeVar("F", bound=str)
-
-
-def checked(format: F, known: tuple[str, ...]) -> F:
-    """Return ``format``, or raise ``ConfigurationError`` if it is not one of the ``known``."""
-    if format not in known:
-        raise ConfigurationError(f"format must be one of {', '.join(known)}, not {format!r}.")
-    return format
+F = TypeVar("F", bound=Enum)
 
 
 def save(path: str | PathLike[str], suffixes: Mapping[str, F], render: Callable[[F], str]) -> None:

@@ -10,7 +10,7 @@ from dsv2.jobs.handle import JobRuntime
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import ExplainingRuntime
 from dsv2.plan_view.view import view_of_nodes
-from dsv2.views.explain.explanation import Explanation, Format, explain
+from dsv2.views.explain.explanation import Explanation, ExplanationFormatChoice, explain
 
 
 def explain_pipeline(
@@ -21,7 +21,7 @@ def explain_pipeline(
     job_name: str,
     mode: RuntimeExecutionMode,
     parallelism: int,
-    format: Format,
+    format: ExplanationFormatChoice,
 ) -> Explanation:
     """Explain the pipeline of ``builder``.
 

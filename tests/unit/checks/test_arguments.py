@@ -22,6 +22,7 @@ from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
 from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.functions import FunctionInput
+from dsv2.jobs import OnChange
 from dsv2.model import MainOutput
 from dsv2.sinks import FileSink, FileSinkFormat
 from dsv2.sources import CollectionSource, DataGeneratorSource
@@ -33,14 +34,16 @@ from dsv2.state import (
     TtlTimeCharacteristic,
     TtlUpdate,
 )
+from dsv2.views.explain import ChannelFormat, ExplanationFormat
 from dsv2.watermark import WatermarkHandlingStrategy, WhenExceeded, new_builder
 from runtime_spark import SparkRuntime, StateLayout
 from tests.durations import ms
 from tests.unit.project.test_public_api import FOR_USERS
 
 CHOICES: tuple[type[Enum], ...] = (
-    DeliveryGuarantee, FileSinkFormat, FunctionInput, IfSlotExists, JoinType, MainOutput, MessagePart,
-    OnOffsetsOutOfRange, OnSnapshotTimeout, RedistributionMode, RedistributionStrategy, RuntimeExecutionMode,
+    ChannelFormat, DeliveryGuarantee, ExplanationFormat, FileSinkFormat, FunctionInput, IfSlotExists, JoinType,
+    MainOutput, MessagePart, OnChange, OnOffsetsOutOfRange, OnSnapshotTimeout, RedistributionMode,
+    RedistributionStrategy, RuntimeExecutionMode,
     SplitAssignment, StateLayout, SubjectNameStrategy, TimeType, TtlTimeCharacteristic, TtlUpdate,
     WatermarkHandlingStrategy, WhenExceeded,
 )  # fmt: skip

@@ -336,7 +336,10 @@ def test_explain_shows_channels(run: Run, tmp_path: Path) -> None:
     code, _, err = run("explain", "jobs:closing", "--channels", "open")
     assert (code, "declares no watermark 'open'. Its watermarks: 'closed'." in err) == (2, True)
     code, _, err = run("explain", "jobs:closing", "--channels", "closed", "--format", "json")
-    assert (code, "format must be one of text, mermaid, svg, not 'json'" in err) == (2, True)
+    assert (
+        code,
+        "format must be one of 'text', 'mermaid', 'svg', or a member of ChannelFormat, not 'json'" in err,
+    ) == (2, True)
     code, _, err = run("explain", "jobs:closing", "--operator", "after")
     assert (code, "--operator requires --channels" in err) == (2, True)
     code, out, _ = run("explain", "jobs:cannot_be_built", "--channels", "--operator", "same")

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from os import PathLike
 from types import MappingProxyType
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
+from dsv2.checks.arguments import as_choice
 from dsv2.errors import ConfigurationError
 from dsv2.views.explain.channels.mermaid import to_mermaid
 from dsv2.views.explain.channels.model import ChannelsView
 from dsv2.views.explain.channels.svg import to_svg
 from dsv2.views.explain.channels.text import to_text
-from dsv2.views.explain.formats import checked, save
+from dsv2.views.explain.formats import save
 
-ChannelFormat: TypeAlias = Literal["text", "mermaid", "svg"]
-"""The formats of a diagram of channels."""
+
+class ChannelFormat(Enum):
+    """The formats of a diagram of channels."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
+
 
 _MOST_OPERATORS = 16  # of a diagram
 
@@ -33,20 +41,20 @@ class ChannelDiagram:
     def __init__(self, view: ChannelsView) -> None:
         self._view = view
 
-    def render(self, format: ChannelFormat) -> str:
+    def render(self, format: ChannelFormat | Literal["text", "mermaid", "svg"]) -> str:
         """Return the channels in ``format``.
 
         Raises:
             ConfigurationError: The format is unknown, or the diagram would have more than 16 operators.
         """
-        render = _RENDERERS[checked(format, get_args(ChannelFormat))]
-        if format != "text" and self._is_too_large:
+        chosen = as_choice(ChannelFormat, format, "format")
+        if chosen is not ChannelFormat.TEXT and self._is_too_large:
             raise ConfigurationError(
                 f"A diagram of the channels of {len(self._view.operators)} operators would not be readable. It may "
                 f"have {_MOST_OPERATORS}. Choose a watermark, or the operator whose input you want to see: "
                 f"channels('end-of-day', operator='totals'). The format 'text' has no limit."
             )
-        return render(self._view)
+        return _RENDERERS[chosen](self._view)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file in the format of its suffix: ``.txt``, ``.mmd`` or ``.svg``.
@@ -71,8 +79,13 @@ class ChannelDiagram:
 
 
 _RENDERERS: Mapping[ChannelFormat, Callable[[ChannelsView], str]] = MappingProxyType(
-    {"text": to_text, "mermaid": to_mermaid, "svg": to_svg}
+    {ChannelFormat.TEXT: to_text, ChannelFormat.MERMAID: to_mermaid, ChannelFormat.SVG: to_svg}
 )
 _SUFFIXES: Mapping[str, ChannelFormat] = MappingProxyType(
-    {".txt": "text", ".mmd": "mermaid", ".mermaid": "mermaid", ".svg": "svg"}
+    {
+        ".txt": ChannelFormat.TEXT,
+        ".mmd": ChannelFormat.MERMAID,
+        ".mermaid": ChannelFormat.MERMAID,
+        ".svg": ChannelFormat.SVG,
+    }
 )
