@@ -177,7 +177,7 @@ def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:
         job.start(3, on_change="refuse")
     with pytest.raises(IncompatibleCheckpointError, match=r"(?s)'count' .* removed.*allow_dropped_state=True"):
         job.start(1, uid="renamed")
-    with pytest.raises(ConfigurationError, match="on_change must be one of 'migrate', 'refuse', .*, not 'ignore'"):
+    with pytest.raises(ConfigurationError, match="on_change must be one of 'migrate', 'refuse'"):
         job.start(1, on_change="ignore")
     assert {file: file.read_bytes() for file in job.folder.rglob("*") if file.is_file()} == before
 

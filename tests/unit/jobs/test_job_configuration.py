@@ -47,7 +47,7 @@ def test_classes_of_the_user_are_shown_by_their_name() -> None:
 
 def test_options_are_shown_if_they_are_set() -> None:
     job = settings(RunOptions())["Job"]
-    assert (job["name"], job["mode"], job["on_change"]) == ("shop", "streaming", RunOptions().on_change)
+    assert (job["name"], job["mode"], job["on_change"]) == ("shop", "streaming", RunOptions().on_change.value)
     assert not {"as_new_job", "allow_dropped_state", "trace_records", "savepoint", "checkpoint_location"} & job.keys()
     options = RunOptions(
         savepoint="/s", checkpoint_location="s3://u:secret@b/c", as_new_job=True, allow_dropped_state=True

@@ -115,9 +115,7 @@ def test_formats_of_str_and_notebooks() -> None:
     assert html.startswith("<svg ")
     assert env.explain("json")._repr_html_() is None
     for build in (lambda: env.explain("png"), lambda: explanation.render("png")):  # type: ignore[arg-type]
-        with pytest.raises(
-            ConfigurationError, match="format must be one of 'text', 'mermaid', 'svg', 'json', .* not 'png'"
-        ):
+        with pytest.raises(ConfigurationError, match="format must be one of 'text', 'mermaid', 'svg', 'json'"):
             build()
 
 
