@@ -137,8 +137,12 @@ class StateDeclaration(ABC):
         return f"{type(self).__name__.removesuffix('Declaration')} {self.name!r}"
 
 
+class Declares(Generic[T_co]):
+    """A declaration of a state with a handle of type ``T_co``."""
+
+
 @dataclass(frozen=True)
-class _ExpiringStateDeclaration(StateDeclaration):
+class ExpiringStateDeclaration(StateDeclaration, Declares[T_co], Generic[T_co]):
     """Base class of the declarations of states whose values may have a time to live."""
 
     ttl: StateTtl | None = field(default=None, kw_only=True)
@@ -148,13 +152,9 @@ class _ExpiringStateDeclaration(StateDeclaration):
         return self.ttl
 
 
-class Declares(Generic[T_co]):
-    """A declaration of a state with a handle of type ``T_co``."""
-
-
 @final
 @dataclass(frozen=True)
-class ValueStateDeclaration(_ExpiringStateDeclaration, Declares[ValueState[T, R_co]], Generic[T, R_co]):
+class ValueStateDeclaration(ExpiringStateDeclaration[ValueState[T, R_co]], Generic[T, R_co]):
     """Declares one value per key.
 
     Args:
@@ -203,7 +203,7 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Declares[ValueState[T, R_
 
 @final
 @dataclass(frozen=True)
-class ListStateDeclaration(_ExpiringStateDeclaration, Declares[ListState[T]], Generic[T]):
+class ListStateDeclaration(ExpiringStateDeclaration[ListState[T]], Generic[T]):
     """Declares a list per key, or (REDISTRIBUTABLE, IDENTICAL) a list per subtask that its keys share.
 
     Args:
@@ -245,7 +245,7 @@ class ListStateDeclaration(_ExpiringStateDeclaration, Declares[ListState[T]], Ge
 
 @final
 @dataclass(frozen=True)
-class MapStateDeclaration(_ExpiringStateDeclaration, Declares[MapState[K, V]], Generic[K, V]):
+class MapStateDeclaration(ExpiringStateDeclaration[MapState[K, V]], Generic[K, V]):
     """Declares a map per key of the stream. ``ttl`` is how long an entry is kept."""
 
     key_type: TypeForm[K]
@@ -271,7 +271,7 @@ class BroadcastStateDeclaration(StateDeclaration, Declares[BroadcastState[K, V]]
 
 @final
 @dataclass(frozen=True)
-class ReducingStateDeclaration(_ExpiringStateDeclaration, Declares[ReducingState[T]], Generic[T]):
+class ReducingStateDeclaration(ExpiringStateDeclaration[ReducingState[T]], Generic[T]):
     """Declares one value per key. An added value replaces it with ``reduce(current, added)``."""
 
     value_type: TypeForm[T]
@@ -287,9 +287,7 @@ class ReducingStateDeclaration(_ExpiringStateDeclaration, Declares[ReducingState
 
 @final
 @dataclass(frozen=True)
-class AggregatingStateDeclaration(
-    _ExpiringStateDeclaration, Declares[AggregatingState[IN, OUT]], Generic[IN, ACC, OUT]
-):
+class AggregatingStateDeclaration(ExpiringStateDeclaration[AggregatingState[IN, OUT]], Generic[IN, ACC, OUT]):
     """Declares one accumulator per key, of type ``accumulator_type``, updated by ``function``."""
 
     accumulator_type: TypeForm[ACC]

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, overload
+from typing import Protocol
 
-from dsv2.state import (
-    AggregatingState,
-    AggregatingStateDeclaration,
-    ListState,
-    ListStateDeclaration,
-    MapState,
-    MapStateDeclaration,
-    ReducingState,
-    ReducingStateDeclaration,
-    ValueState,
-    ValueStateDeclaration,
-)
-
-T = TypeVar("T")
-R = TypeVar("R")
-K = TypeVar("K")
-V = TypeVar("V")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
-IN = TypeVar("IN")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
+from dsv2.base.type_variables import IN, IN1, IN2, T
+from dsv2.state.declaration import ExpiringStateDeclaration
 
 
 class WindowContext(Protocol):
@@ -42,19 +22,7 @@ class WindowContext(Protocol):
         In ``on_record`` of a session, ``start_time`` and ``end_time`` are those of a session with only this record.
         """
 
-    @overload
-    def get_window_state(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R]: ...
-    @overload
-    def get_window_state(self, declaration: ListStateDeclaration[T], /) -> ListState[T]: ...
-    @overload
-    def get_window_state(self, declaration: MapStateDeclaration[K, V], /) -> MapState[K, V]: ...
-    @overload
-    def get_window_state(self, declaration: ReducingStateDeclaration[T], /) -> ReducingState[T]: ...
-    @overload
-    def get_window_state(
-        self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /
-    ) -> AggregatingState[IN, OUT]: ...
-    def get_window_state(self, declaration: Any, /) -> Any:
+    def get_window_state(self, declaration: ExpiringStateDeclaration[T], /) -> T:
         """The handle on a state of the current window. The state is removed with the window, after ``on_clear``.
 
         Raises:

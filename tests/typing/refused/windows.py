@@ -48,8 +48,8 @@ class Numbers(OneInputWindowStreamProcessFunction[int, bytes]):
         self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
     ) -> None:
         output.collect(window.get_all_records())  # E: arg-type
-        window.get_window_state("count")  # E: call-overload
-        window.get_window_state(RULES)  # E: call-overload
+        window.get_window_state("count")  # E: arg-type
+        window.get_window_state(RULES)  # E: arg-type
         window.get_window_state(COUNT).value() + 1  # E: operator
         window.get_window_state(COUNT).update("a")  # E: arg-type
         window.start_time = 5  # E: misc
