@@ -114,7 +114,9 @@ def _from_checkpoint(
     assert options.checkpoint_location is not None
     path, letters = options.checkpoint_location, job_letters(plan, options, stored.job_id)
     replay = None if letters is None else pending_replay(letters, stored.replays, stored.batch_id + 1)
-    start = decide(Stored(stored, path, pending=replay, asked=savepoint), plan, options, stored.job_id)
+    start = decide(
+        Stored(stored, path, restores_rows=True, pending=replay, asked=savepoint), plan, options, stored.job_id
+    )
     start.check()
     start.warn_of_dropped(path)
     pending = None if is_written else _pending(plan, stored, allow_dropped_state=options.allow_dropped_state)

@@ -232,6 +232,7 @@ def test_dropped_state_must_be_allowed(tmp_path: Path, function: Any, uid: str) 
         run_holding(tmp_path, function, uid=uid)
     with pytest.warns(DroppedStateWarning):
         assert run_holding(tmp_path, function, uid=uid, allow_dropped_state=True) == [None] * 5
+    assert run_holding(tmp_path, function, uid=uid) == [], "it is gone"
 
 
 def test_records_for_a_sink_that_is_gone_are_kept(tmp_path: Path) -> None:
