@@ -20,7 +20,7 @@ from runtime_spark.savepoint.state_entries import _location
 from runtime_spark.start import migration, restoration
 from runtime_spark.start.migration import ChosenGeneration, choose_generation
 from runtime_spark.start.restoration import restoration_of
-from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of
+from tests.unit.runtime_spark.checkpoint.test_generation import Checkpoint, plan_of
 
 PLAN = plan_of()
 NO_SESSION: Any = None

@@ -14,7 +14,7 @@ from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.checkpoint.record import SparkRecords
 from runtime_spark.checkpoint.spark_logs import Beginning
-from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of, stored_record
+from tests.unit.runtime_spark.checkpoint.test_generation import Checkpoint, plan_of, stored_record
 
 RECORD = stored_record(plan_of())
 

@@ -1,4 +1,4 @@
-"""The basis of a savepoint: files of a checkpoint, and its records for later savepoints."""
+"""A generation of a checkpoint on Spark: its record, positions and state, also while a job writes it."""
 
 from __future__ import annotations
 
