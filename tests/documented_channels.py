@@ -12,8 +12,6 @@ from dsv2.sinks import CollectSink
 from dsv2.views.explain import Explanation, explain
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
-__all__ = ("addressed", "combined", "per_key")
-
 BACKLOG = new_builder("backlog").type_float().combine_function_sum().build()
 CLOSED = new_builder("closed-day").type_long().deliver_to("totals").build()
 COMPLETE = new_builder("complete").type_bool().combine_wait_for_all_channels(True).per_key(int).build()

@@ -16,8 +16,6 @@ from tests import ROOT
 from tests import documented_channels as channels
 from tests.explained_program import recorded
 
-__all__ = ("DIAGRAMS", "draw")
-
 
 def _hot_topics() -> Explanation:
     env = ExecutionEnvironment.get_instance(runtime="local")

@@ -34,8 +34,6 @@ from dsv2.streams import WaitForBroadcast
 from dsv2.views.explain import Explanation, ExplanationFormat, explain, json_schema
 from tests import ROOT
 
-__all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")
-
 GOLDEN = {"text": "plan.txt", "mermaid": "plan.mmd", "json": "plan.json"}
 
 FULL = new_builder("stock-full").type_bool().combine_wait_for_all_channels(True).build()

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Element", "WatermarkHistory", "Record", "Rule", "Signal", "is_legal")
-
 _FOLDS: dict[str, Callable[[Iterable[int]], int]] = {"MIN": min, "MAX": max, "AND": all, "OR": any}
 
 

@@ -8,8 +8,6 @@ import pandas as pd
 
 from examples.nyc_tables import flights, planes, weather
 
-__all__ = ("DAY", "YEAR", "Tables", "daily_delays", "delays_by_visibility", "planes_and_weather", "reports_by_day")
-
 HOUR = 3_600_000  # milliseconds
 DAY = 24 * HOUR
 OFFSET = 5 * HOUR

@@ -21,8 +21,6 @@ from typing import NamedTuple
 from examples.hot_topics import HotTopic
 from examples.tweets import Tweet
 
-__all__ = ("expected_events", "objections", "possible_events")
-
 NO_WATERMARK = -1
 
 

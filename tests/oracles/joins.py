@@ -8,8 +8,6 @@ from typing import NamedTuple, TypeAlias
 from dsv2.extension.window import WindowStrategy
 from tests.oracles.windows import SlowWindows, Stamped
 
-__all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowJoin", "SlowTemporalJoin", "SlowWindowJoin")
-
 
 class Row(NamedTuple):
     """A record of either side, identified by ``number``."""

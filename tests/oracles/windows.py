@@ -12,8 +12,6 @@ from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.extension.window.strategy import CountWindowStrategy, SessionWindowStrategy, SlidingWindowStrategy
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("SlowWindows", "Stamped")
-
 Event: TypeAlias = tuple[Any, ...]
 Stamped: TypeAlias = tuple[Event, int | None]
 """An event of the function and its timestamp."""

@@ -16,8 +16,6 @@ from tests.proofs.rules import Frozen, Status
 from tests.proofs.sent import SentByChannels
 from tests.support import Signal
 
-__all__ = ("BarrierFacts",)
-
 
 class _Channel:
     """Attributes:

@@ -16,8 +16,6 @@ from tests.proofs.model import DISORDER, END_OF_TIME, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen, Status
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = ("BARRIER", "BarrierModel", "Limits")
-
 BARRIER = "part"
 """The identifier of the barrier."""
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from dsv2.runtime.exchange.control_log import WATERMARK
 from tests.support import Signal, watermark
 
-__all__ = ("AGREES", "ECHO", "OWN", "Behaviour")
-
 OWN = "own"
 """The identifier of the watermark that a function emits for records."""
 ECHO = "echo"

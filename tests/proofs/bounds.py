@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tests.proofs.rules import FOLDS
 
-__all__ = ("BOUNDED", "NIGHTLY", "Bounds")
-
 
 @dataclass(frozen=True)
 class Bounds:

@@ -22,8 +22,6 @@ from tests.proofs.rules import FOLDS, Fold, Rule
 from tests.proofs.systems import GateSystem, SubtaskSystem
 from tests.proofs.timed_cases import barrier_cases, expiry_cases
 
-__all__ = ("cases", "chain_cases", "gate_cases", "subtask_cases")
-
 _POLICIES = ((False, False), (True, False), (True, True))
 """Wait for all channels, aligned."""
 _VALUES = 2

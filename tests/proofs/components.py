@@ -14,17 +14,6 @@ from tests.proofs.sent import Arriving, as_sent
 from tests.proofs.systems import GateSystem, Run, SubtaskSystem, System
 from tests.support import ENDED
 
-__all__ = (
-    "Component",
-    "Outcome",
-    "Received",
-    "RestartError",
-    "barrier_component",
-    "gate_component",
-    "subtask_component",
-)
-
-
 Received: TypeAlias = tuple[int, tuple[Any, ...]]
 """A channel, numbered over all inputs, and the elements of a frame."""
 

@@ -17,8 +17,6 @@ from tests.proofs.plans import TIME, chain_plan, declared, operator_plan
 from tests.proofs.systems import GateSystem, SubtaskSystem
 from tests.support import Signal, watermark
 
-__all__ = ("event_time_cases",)
-
 _RULES = {EVENT_TIME: TIME}
 _FLAG = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 _DECLARED = {**declared([TIME]), USE_PROCESSING_TIME: _FLAG}

@@ -9,21 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = (
-    "RECORD",
-    "TICK",
-    "Frame",
-    "Letter",
-    "Record",
-    "Step",
-    "frame_of",
-    "frames_of",
-    "letters",
-    "shown",
-    "shown_letter",
-    "with_ticks",
-)
-
 RECORD = "record"
 """Stands for a record, which gets its number when it is sent."""
 TICK = "tick"

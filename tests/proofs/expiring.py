@@ -16,8 +16,6 @@ from tests.proofs.model import Seen
 from tests.proofs.rules import Frozen, Rule, Status
 from tests.support import Signal
 
-__all__ = ("ExpiringFacts",)
-
 
 class _Channel:
     """Attributes:

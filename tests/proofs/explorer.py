@@ -22,8 +22,6 @@ from tests.proofs.model import END_OF_TIME, Seen, fails
 from tests.proofs.rules import Frozen, Rule, Status
 from tests.proofs.sent import Arriving, as_sent
 
-__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "Planned", "explore")
-
 
 @dataclass(frozen=True)
 class Case:

@@ -19,8 +19,6 @@ from tests.proofs.plans import chain_plan, declared, name_of, named, operator_pl
 from tests.proofs.rules import FOLDS, Rule
 from tests.proofs.systems import SubtaskSystem
 
-__all__ = ("function_cases",)
-
 
 class _Function(NamedTuple):
     """A function: its behaviour, and that in words. ``received``: the channels' watermark. ``own``: its own ones."""

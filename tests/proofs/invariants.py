@@ -18,8 +18,6 @@ from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
 from tests.proofs.sent import Arriving, SentByChannels, as_sent
 from tests.support import Signal
 
-__all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError", "require")
-
 INVARIANTS = {
     "model": "The function sees, and the operator sends, what the model does.",
     "restart": "A run that is restarted before every frame does the same as one that is never restarted.",

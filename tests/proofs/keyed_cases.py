@@ -18,8 +18,6 @@ from tests.proofs.rules import FOLDS, Rule
 from tests.proofs.systems import SubtaskSystem, WatchingOne
 from tests.support import Signal, local_environment
 
-__all__ = ("keyed_cases",)
-
 _VALUES = (2, 1)
 """The number of different values of the first key, and of the second."""
 

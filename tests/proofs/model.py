@@ -29,19 +29,6 @@ from tests.proofs.rules import (
 )
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = (
-    "BEGIN_MS",
-    "CROSSING",
-    "DISORDER",
-    "EXCEEDED",
-    "END_OF_TIME",
-    "InputModel",
-    "OperatorModel",
-    "Reaction",
-    "Seen",
-    "fails",
-)
-
 Seen: TypeAlias = tuple[Any, ...]
 """("record", r), ("watermark", identifier, value), ("idle", bool), ("end",): what an input passes to its operator."""
 CROSSING: Seen = ("crossing",)

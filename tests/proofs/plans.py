@@ -17,8 +17,6 @@ from tests.proofs.rules import FOLDS, Rule
 from tests.proofs.systems import TICK_MS, WatchingOne, WatchingTwo
 from tests.support import local_environment
 
-__all__ = ("TIME", "chain_plan", "declared", "name_of", "named", "operator_plan", "values_of")
-
 TIME = Rule(EVENT_TIME, FOLDS["min"])
 """Event time."""
 

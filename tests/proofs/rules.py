@@ -14,21 +14,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from dsv2.watermark import VectorClock
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 
-__all__ = (
-    "FOLDS",
-    "LONG_MIN",
-    "Combining",
-    "EventTime",
-    "Expiring",
-    "Fold",
-    "Frozen",
-    "Rule",
-    "Status",
-    "furthest",
-    "is_idle",
-    "new_combining",
-)
-
 LONG_MIN = -(2**63)
 Status: TypeAlias = str
 """Of a channel or an input: "active", "idle" or "ended"."""

@@ -9,8 +9,6 @@ from tests.proofs.events import Frame, Record
 from tests.proofs.rules import Status
 from tests.support import ENDED, Signal
 
-__all__ = ("Arriving", "SentByChannels", "as_sent")
-
 Arriving: TypeAlias = Callable[[Any], Sequence[Any]]
 """The elements that arrive at the watching function because of an element of a channel."""
 

@@ -32,8 +32,6 @@ from tests.proofs.model import BEGIN_MS, CROSSING, DISORDER, EXCEEDED, Reaction,
 from tests.proofs.rules import Frozen
 from tests.support import Signal, elements, job_context, operator_named, packed
 
-__all__ = ("GateSystem", "Run", "SubtaskSystem", "TICK_MS", "System", "WatchingOne", "WatchingTwo")
-
 
 class Run(Protocol):
     """Code in one state."""

@@ -19,8 +19,6 @@ from tests.proofs.plans import chain_plan, declared, name_of, operator_plan, val
 from tests.proofs.rules import FOLDS, Rule
 from tests.proofs.systems import TICK_MS, SubtaskSystem
 
-__all__ = ("barrier_cases", "expiry_cases")
-
 _LIFETIME = 2
 """Of values that expire, in moves of the clock."""
 _LIMITS = (

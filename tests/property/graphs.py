@@ -26,8 +26,6 @@ from tests.property.traced import (
     key_of,
 )
 
-__all__ = ("Graph", "Port", "Source", "Step", "build", "graphs", "node_name")
-
 Kind: TypeAlias = Literal["non-keyed", "keyed", "global"]
 How: TypeAlias = Literal["as-is", "key", "shuffle", "global", "broadcast"]
 Shape: TypeAlias = Literal["one-input", "two-output", "two-input", "broadcast"]

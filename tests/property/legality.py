@@ -19,8 +19,6 @@ from tests.oracles.channels import Element, Record, Rule, Signal, WatermarkHisto
 from tests.property.graphs import Graph, Port, Source, Step, node_name
 from tests.property.traced import Event, Item, Responder, read_notes
 
-__all__ = ("Outcome", "check_legal")
-
 _INCOMING = ("open", "record", "watermark", "end", "close")
 
 

@@ -9,8 +9,6 @@ from typing import TypeAlias
 from tests.property.graphs import Graph, Port, Source, Step
 from tests.property.traced import Responder
 
-__all__ = ("Bag", "expected_bags")
-
 Bag: TypeAlias = Counter[tuple[str, int]]
 """Keys and numbers, without the names of the emitting functions."""
 

@@ -15,8 +15,6 @@ from tests.property.graphs import Graph, Step, build
 from tests.property.legality import Outcome, check_legal
 from tests.property.model import expected_bags
 
-__all__ = ("check", "everything", "outcomes_of")
-
 
 @contextmanager
 def outcomes_of(

@@ -22,21 +22,6 @@ from dsv2.functions import (
 )
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration, WatermarkHandlingResult
 
-__all__ = (
-    "Behaviour",
-    "Event",
-    "Item",
-    "Moment",
-    "OneInput",
-    "Responder",
-    "Response",
-    "TwoInput",
-    "TwoOutput",
-    "WithBroadcast",
-    "key_of",
-    "read_notes",
-)
-
 Item: TypeAlias = tuple[str, int, str]
 Event: TypeAlias = tuple[Any, ...]
 Response: TypeAlias = Literal["pass", "odd", "twice", "count", "first", "rekey", "join", "silent"]

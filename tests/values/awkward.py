@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-__all__ = ("CLASSES", "GROUPS", "VALUES", "Group", "annotation_at", "group_at", "holder_of", "value_at")
-
 
 class Group(NamedTuple):
     """Values that every way is expected to treat alike.
@@ -132,20 +130,16 @@ _NAIVE = (
 )
 _ZONED = (
     ("UTC", (datetime(2024, 2, 29, 12, 30, 0, 1, UTC), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC))),
-    (
-        "offsets",
-        (datetime(2024, 1, 1, 5, 30, tzinfo=_HALF_HOURS), datetime(2024, 1, 1, tzinfo=timezone(-timedelta(hours=8)))),
-    ),
+    ("offsets",
+     (datetime(2024, 1, 1, 5, 30, tzinfo=_HALF_HOURS), datetime(2024, 1, 1, tzinfo=timezone(-timedelta(hours=8))))),
     ("offsets with seconds", (datetime(1880, 1, 1, tzinfo=_SECONDS), datetime(1880, 1, 1, tzinfo=NEW_YORK))),
     ("time zones", (datetime(2024, 7, 1, 12, tzinfo=NEW_YORK), datetime(2024, 1, 1, tzinfo=ZoneInfo("UTC")))),
     ("repeated hour", tuple(datetime(2024, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=fold) for fold in (0, 1))),
     ("skipped hour", (datetime(2024, 3, 10, 2, 30, tzinfo=NEW_YORK),)),
     ("years 1 and 9999", (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))),
-    (
-        "outside the years 1 to 9999 in UTC",
-        (datetime.min.replace(tzinfo=_HALF_HOURS), datetime.max.replace(tzinfo=_SECONDS)),
-    ),
-)
+    ("outside the years 1 to 9999 in UTC",
+     (datetime.min.replace(tzinfo=_HALF_HOURS), datetime.max.replace(tzinfo=_SECONDS))),
+)  # fmt: skip
 
 
 def _groups(family: str, annotation: Any, rows: Any, convert: Any = lambda value: value) -> list[Group]:

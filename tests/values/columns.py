@@ -15,16 +15,6 @@ from tests.values.awkward import annotation_at, holder_of, value_at
 from tests.values.same import equal
 from tests.values.ways import NotSentError
 
-__all__ = (
-    "EmitHolder",
-    "build_aggregate",
-    "build_arrow_source",
-    "build_map_tables",
-    "build_pandas_source",
-    "build_table_sink",
-    "holder_at",
-)
-
 
 def holder_at(position: int) -> Any:
     """The class of records for the value at this position."""

@@ -13,8 +13,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.sinks import FileSink
 from tests.values.columns import EmitHolder, holder_at
 
-__all__ = ("through_files",)
-
 
 def through_files(
     environment: Callable[[], ExecutionEnvironment],

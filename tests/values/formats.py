@@ -24,8 +24,6 @@ from dsv2.connectors.formats import (
 from tests.values.awkward import Color, annotation_at, holder_of, value_at
 from tests.values.ways import NotSentError, Way, by_position, of_one_type
 
-__all__ = ("formats",)
-
 _AVRO: dict[str, Any] = {
     str(annotation): schema
     for annotation, schema in (
@@ -53,12 +51,8 @@ _AVRO: dict[str, Any] = {
 }
 _LOCAL_AVRO = {**_AVRO, str(datetime): {"type": "long", "logicalType": "local-timestamp-micros"}}
 _PROTOBUF: dict[Any, Any] = {
-    str: StringValue,
-    int: Int64Value,
-    bool: BoolValue,
-    float: DoubleValue,
-    bytes: BytesValue,
-}
+    str: StringValue, int: Int64Value, bool: BoolValue, float: DoubleValue, bytes: BytesValue,
+}  # fmt: skip
 
 
 def formats() -> list[Way]:

@@ -7,8 +7,6 @@ from tests.values.on_local import columns, files, jobs
 from tests.values.stored import stored
 from tests.values.ways import Way
 
-__all__ = ("local_ways",)
-
 
 def local_ways() -> list[Way]:
     """All ways on the local runtime."""

@@ -16,8 +16,6 @@ from dsv2.errors import Dsv2Warning
 from tests.values.awkward import VALUES
 from tests.values.ways import EQUAL, EXACT, NOT_SENT, REFUSED, WRONG, Outcome, Way, outcomes
 
-__all__ = ("EXPLAINED", "RECORDED", "found", "recorded", "signs")
-
 # Way -> a sign for each value: "=" arrives as it was, "~" arrives in another form, "-" is refused,
 # "." is not sent, "*" arrives as another value, which is explained.
 RECORDED = Path(__file__).with_name("recorded.json")

@@ -29,8 +29,6 @@ from tests.values.through_jobs import (
 )
 from tests.values.ways import Way, by_position, different_keys, of_one_group, of_one_type
 
-__all__ = ("columns", "environment", "files", "jobs")
-
 Build = Callable[[ExecutionEnvironment, Sequence[int]], CollectSink[Any]]
 
 

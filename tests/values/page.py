@@ -9,8 +9,6 @@ from tests import ROOT
 from tests.values.awkward import GROUPS, Group
 from tests.values.matrix import EXPLAINED, recorded
 
-__all__ = ("PAGE", "tables", "write_page")
-
 PAGE = ROOT / "docs" / "values.md"
 
 # Ways that are named together where they have the same result.

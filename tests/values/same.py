@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ("equal", "exact")
-
 
 def exact(one: Any, other: Any) -> bool:
     """Return whether both have the same type and form: sign of zero, places, payload of a NaN, time zone, fold."""

@@ -17,8 +17,6 @@ from tests.values.on_local import environment
 from tests.values.through_jobs import TYPED, Entry, KeepTyped, Reject, emitted, position_of
 from tests.values.ways import Way, by_position
 
-__all__ = ("stored",)
-
 
 def stored() -> list[Way]:
     """The ways through savepoints and dead letters."""

@@ -23,17 +23,6 @@ from dsv2.testing import Stop, TestSource
 from tests.conformance.functions import Pass
 from tests.values.awkward import GROUPS, annotation_at, value_at
 
-__all__ = (
-    "Entry",
-    "build_exchange",
-    "build_field",
-    "build_key",
-    "build_map_keys",
-    "build_state",
-    "build_watermark",
-    "emitted",
-)
-
 
 class Entry(NamedTuple):
     """A record of the ways through jobs: a value and its position."""

@@ -11,24 +11,6 @@ from dsv2.errors import CorruptDataError, Dsv2Error, InternalError
 from tests.values.awkward import annotation_at, group_at, value_at
 from tests.values.same import equal, exact
 
-__all__ = (
-    "EQUAL",
-    "EXACT",
-    "NOT_SENT",
-    "NotSentError",
-    "REFUSED",
-    "WRONG",
-    "Outcome",
-    "Send",
-    "Way",
-    "by_position",
-    "different_keys",
-    "of_one_group",
-    "of_one_type",
-    "outcomes",
-    "together",
-)
-
 EXACT, EQUAL, REFUSED, NOT_SENT, WRONG = "exact", "equal", "refused", "not sent", "wrong"
 
 # Sends the values at these positions. Returns what has arrived, by position.

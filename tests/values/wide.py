@@ -11,8 +11,6 @@ from dsv2.errors import SchemaError
 from dsv2.file_log.schema import json_schema
 from tests.values.awkward import GROUPS, annotation_at, holder_of, value_at
 
-__all__ = ("EmitWide", "Flat", "Wide", "by_field", "field_of", "has_field", "in_one_record")
-
 
 def _has_columns(annotation: Any) -> bool:
     try:

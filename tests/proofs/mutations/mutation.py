@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-__all__ = ("Mutation", "controls_first", "nothing", "wait_for_idle", "without")
-
 
 class Mutation(NamedTuple):
     """A fault.

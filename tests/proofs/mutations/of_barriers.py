@@ -10,8 +10,6 @@ from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.barrier_combiner import BarrierCombiner
 from tests.proofs.mutations.mutation import Mutation, controls_first, nothing, wait_for_idle, without
 
-__all__ = ("BARRIERS",)
-
 
 def _without_other_inputs(original: Any) -> Any:
     def following(self: Any) -> Any:

@@ -9,8 +9,6 @@ from dsv2.runtime.operator import input_activity
 from dsv2.watermark.event_time import EventTimeCombiner, EventTimeOfInputs
 from tests.proofs.mutations.mutation import Mutation
 
-__all__ = ("EVENT_TIMES",)
-
 _THREE_CHANNELS = "event time, gate, 3 channels, 2 values"
 
 

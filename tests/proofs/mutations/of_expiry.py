@@ -7,8 +7,6 @@ from typing import Any
 from dsv2.watermark.expiry import ExpiringCombiner
 from tests.proofs.mutations.mutation import Mutation, nothing, without
 
-__all__ = ("EXPIRY",)
-
 
 def _expire_early(original: Any) -> Any:
     def init(self: Any, inner: Any, lifetime_ms: int, now: Any) -> None:

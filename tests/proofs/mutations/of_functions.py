@@ -10,8 +10,6 @@ from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.output_controls import OutputControls
 from tests.proofs.mutations.mutation import Mutation, nothing
 
-__all__ = ("FUNCTIONS",)
-
 
 def _forward_always(original: Any) -> Any:
     def is_forwarded(result: Any, strategy: Any) -> bool:

@@ -14,8 +14,6 @@ from dsv2.watermark.combiner import AlignedWatermarkCombiner
 from dsv2.watermark.event_time import EventTimeCombiner
 from tests.proofs.mutations.mutation import Mutation, nothing, wait_for_idle, without
 
-__all__ = ("GATES",)
-
 
 def _let_records_pass(original: Any) -> Any:
     def align(self: Any, channel: int, identifier: str, value: Any, rest: Any) -> None:

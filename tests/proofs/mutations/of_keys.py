@@ -8,8 +8,6 @@ from dsv2.runtime.operator.key_watermarks import KeyWatermarks
 from dsv2.watermark.combiner import new_combiner
 from tests.proofs.mutations.mutation import Mutation, nothing
 
-__all__ = ("KEYS",)
-
 
 def _start_again(original: Any) -> Any:
     def loaded(self: Any, key: Any, name: tuple[int, str]) -> tuple[list[Any], Any]:

@@ -14,8 +14,6 @@ from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.watermark.event_time import EventTimeOfInputs
 from tests.proofs.mutations.mutation import Mutation, controls_first, nothing
 
-__all__ = ("OPERATORS",)
-
 
 def _without_part(name: str, empty: Any) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:

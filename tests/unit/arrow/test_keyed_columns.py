@@ -307,18 +307,13 @@ def state_in(driver: Driver, state: Any) -> Any:
     ("after", "options", "expected"),
     [
         (order(("text", str), ("number", int)), {}, [{"text": "x", "number": 1}, {"text": "x", "number": 2}]),
-        (
-            order(("number", int), ("more", str, "new")),
-            {},
-            [{"number": 1, "more": "new"}, {"number": 2, "more": "new"}],
-        ),
-        (
-            order(("number", int)),
-            {"version": 2, "migrate": lambda old, version: order(("number", int))(old.number * 10)},
-            [{"number": 10}, {"number": 20}],
-        ),
+        (order(("number", int), ("more", str, "new")), {},
+         [{"number": 1, "more": "new"}, {"number": 2, "more": "new"}]),
+        (order(("number", int)),
+         {"version": 2, "migrate": lambda old, version: order(("number", int))(old.number * 10)},
+         [{"number": 10}, {"number": 20}]),
     ],
-)
+)  # fmt: skip
 def test_classes_of_values_may_change(in_map: bool, after: Any, options: Any, expected: Any) -> None:
     entries = KeptEntries() if in_map else None
     keys = pa.array(["a", "b"])

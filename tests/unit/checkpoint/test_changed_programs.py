@@ -214,13 +214,9 @@ def cents(count: str, version: int) -> int:
 
 
 SHAPES = {
-    "one input": one_input,
-    "two inputs": two_inputs,
-    "broadcast": broadcast,
-    "two outputs": two_outputs,
-    "windows": windows,
-    "union": union,
-}
+    "one input": one_input, "two inputs": two_inputs, "broadcast": broadcast, "two outputs": two_outputs,
+    "windows": windows, "union": union,
+}  # fmt: skip
 UP_AND_DOWN = {
     f"parallelism {way}, {kind}": Change("refused", "allowed", {"shape": shape}, {"shape": shape, "parallelism": now})
     for kind, shape in SHAPES.items()
@@ -231,12 +227,10 @@ CHANGES: dict[str, Change] = {
     **UP_AND_DOWN,
     "parallelism of a source": Change("refused", "allowed", {}, {"source_parallelism": 3}),
     "parallelism with equal fields": Change("refused", "allowed", {}, {"parallelism": 3}),
-    "parallelism with keyed fields": Change(
-        "refused", "allowed", {"count": CountInKeyedField()}, {"count": CountInKeyedField(), "parallelism": 3}
-    ),
-    "parallelism with other fields": Change(
-        "refused", "refused", {"count": CountInField()}, {"count": CountInField(), "parallelism": 3}, says="'counts'"
-    ),
+    "parallelism with keyed fields": Change("refused", "allowed", {"count": CountInKeyedField()},
+     {"count": CountInKeyedField(), "parallelism": 3}),
+    "parallelism with other fields": Change("refused", "refused", {"count": CountInField()},
+     {"count": CountInField(), "parallelism": 3}, says="'counts'"),
     "max parallelism": Change("refused", "allowed", {}, {"max_parallelism": 64}),
     "operator added at the source": Change("refused", "allowed", {}, {"before": (*NUMBERED, ("pass", Pass()))}),
     "operator added in the middle": Change("refused", "allowed", {}, {"before": HELD}),
@@ -247,182 +241,102 @@ CHANGES: dict[str, Change] = {
     "uid changed": Change("refused", "with permission", {}, {"uid": "tally"}, afresh),
     "key selector changed": Change("refused", "refused", {}, {"key": by_three}),
     "function class renamed, with a uid": Change("allowed", "allowed", {}, {"count": RenamedCount()}),
-    "function class renamed, without a uid": Change(
-        "refused", "with permission", {"uid": None}, {"uid": None, "count": RenamedCount()}, afresh, says="Count"
-    ),
+    "function class renamed, without a uid": Change("refused", "with permission", {"uid": None},
+     {"uid": None, "count": RenamedCount()}, afresh, says="Count"),
     "side output declared": Change("allowed", "allowed", {}, {"count": CountAside(TALLY)}),
-    "side output renamed": Change(
-        "refused",
-        "allowed",
-        {"shape": side_output, "count": CountAside(TALLY), "after": NUMBERED},
-        {"shape": side_output, "count": CountAside(OutputTag("tallies", tuple)), "after": NUMBERED},
-    ),
+    "side output renamed": Change("refused", "allowed",
+     {"shape": side_output, "count": CountAside(TALLY), "after": NUMBERED},
+     {"shape": side_output, "count": CountAside(OutputTag("tallies", tuple)), "after": NUMBERED}),
     "error policy": Change("allowed", "allowed", {"policy": SKIP}, {"policy": SKIP.limit(total=5)}),
     "error policy added": Change("allowed", "allowed", {}, {"policy": SKIP}),
     "kind of an operator": Change("refused", "refused", {}, {"shape": two_outputs}),
     "processing-time timers": Change("refused", "allowed", {}, {"count": TimedCount()}),
     "size of windows": Change("refused", "refused", {"shape": windows}, {"shape": longer_windows}),
-    "aggregate of another kind": Change(
-        "refused", "refused", totals(total=Sum("real")), totals(total=Max("real")), says="'total'"
-    ),
-    "aggregate of another field": Change(
-        "refused", "refused", totals(total=Sum("real")), totals(total=Sum("imag")), says="'total'"
-    ),
-    "aggregate instead of the key": Change(
-        "refused", "refused", totals(total=Key()), totals(total=Sum("real")), says="total' of its results was Key()"
-    ),
-    "aggregate of windows of another kind": Change(
-        "refused",
-        "refused",
-        totals(windowed=True, total=Sum("real")),
-        totals(windowed=True, total=Max("real")),
-        says="'total'",
-    ),
-    "aggregate added": Change(
-        "allowed", "allowed", totals(number=Number()), totals(number=Number(), later=Number()), with_later_number
-    ),
-    "mean added": Change(
-        "refused",
-        "refused",
-        totals(total=Sum("real")),
-        totals(total=Sum("real"), mean=Mean("real")),
-        says="shop.Result_with_sums_mean_",
-    ),
-    "mean of windows added": Change(
-        "refused",
-        "refused",
-        totals(windowed=True, total=Sum("real")),
-        totals(windowed=True, total=Sum("real"), mean=Mean("real")),
-        says="its aggregates were kept as shop.Result and are now kept as shop.Result_with_sums_mean_",
-    ),
-    "mean of windows removed": Change(
-        "refused",
-        "refused",
-        totals(windowed=True, total=Sum("real"), mean=Mean("real")),
-        totals(windowed=True, total=Sum("real")),
-        says="and are now kept as shop.Result;",
-    ),
-    "aggregate removed": Change(
-        "allowed",
-        "allowed",
-        totals(total=Sum("real"), number=Number()),
-        totals(total=Sum("real")),
-        without_last_field,
-    ),
-    "aggregate of windows removed": Change(
-        "allowed",
-        "allowed",
-        totals(windowed=True, total=Sum("real"), number=Number()),
-        totals(windowed=True, total=Sum("real")),
-        without_last_field,
-    ),
+    "aggregate of another kind": Change("refused", "refused", totals(total=Sum("real")), totals(total=Max("real")),
+     says="'total'"),
+    "aggregate of another field": Change("refused", "refused", totals(total=Sum("real")), totals(total=Sum("imag")),
+     says="'total'"),
+    "aggregate instead of the key": Change("refused", "refused", totals(total=Key()), totals(total=Sum("real")),
+     says="total' of its results was Key()"),
+    "aggregate of windows of another kind": Change("refused", "refused", totals(windowed=True, total=Sum("real")),
+     totals(windowed=True, total=Max("real")), says="'total'"),
+    "aggregate added": Change("allowed", "allowed", totals(number=Number()), totals(number=Number(), later=Number()),
+     with_later_number),
+    "mean added": Change("refused", "refused", totals(total=Sum("real")), totals(total=Sum("real"), mean=Mean("real")),
+     says="shop.Result_with_sums_mean_"),
+    "mean of windows added": Change("refused", "refused", totals(windowed=True, total=Sum("real")),
+     totals(windowed=True, total=Sum("real"), mean=Mean("real")),
+     says="its aggregates were kept as shop.Result and are now kept as shop.Result_with_sums_mean_"),
+    "mean of windows removed": Change("refused", "refused", totals(windowed=True, total=Sum("real"), mean=Mean("real")),
+     totals(windowed=True, total=Sum("real")), says="and are now kept as shop.Result;"),
+    "aggregate removed": Change("allowed", "allowed", totals(total=Sum("real"), number=Number()),
+     totals(total=Sum("real")), without_last_field),
+    "aggregate of windows removed": Change("allowed", "allowed",
+     totals(windowed=True, total=Sum("real"), number=Number()), totals(windowed=True, total=Sum("real")),
+     without_last_field),
     "state added": Change("allowed", "allowed", {}, {"count": Count(COUNT, OTHER)}),
     "state removed": Change("with permission", "with permission", {"count": Count(COUNT, OTHER)}, {}, says="'other'"),
     "state renamed": Change("with permission", "with permission", {}, value("counted", int, default=0), afresh),
     "type of a state widened": Change("allowed", "allowed", {}, value("count", float, default=0.0)),
     "type of a state changed": Change("refused", "refused", {}, value("count", str)),
-    "type of a state converted": Change(
-        "allowed", "allowed", {}, value("count", float, default=0.0, version=2, migrate=lambda old, version: float(old))
-    ),
+    "type of a state converted": Change("allowed", "allowed", {},
+     value("count", float, default=0.0, version=2, migrate=lambda old, version: float(old))),
     "kind of a state": Change("refused", "refused", {}, {"count": Silent(StateDeclarations.list_state("count", int))}),
     "mode of a state": Change("refused", "refused", of_list("SPLIT"), of_list(""), says="'seen'"),
     "time to live of a state": Change("refused", "refused", {}, value("count", int, default=0, ttl=TTL)),
-    "clock of a time to live": Change(
-        "refused", "refused", value("count", int, ttl=TTL), value("count", int, ttl=EVENT_TTL)
-    ),
-    "class with a new field with a default": Change(
-        "allowed", "allowed", counts_in(Shop.INTS), counts_in(Shop.WITH_DEFAULT)
-    ),
-    "class with a new field without a default": Change(
-        "refused", "refused", counts_in(Shop.INTS), counts_in(Shop.TWO_INTS, size=1), says="new field 'size'"
-    ),
+    "clock of a time to live": Change("refused", "refused", value("count", int, ttl=TTL),
+     value("count", int, ttl=EVENT_TTL)),
+    "class with a new field with a default": Change("allowed", "allowed", counts_in(Shop.INTS),
+     counts_in(Shop.WITH_DEFAULT)),
+    "class with a new field without a default": Change("refused", "refused", counts_in(Shop.INTS),
+     counts_in(Shop.TWO_INTS, size=1), says="new field 'size'"),
     "class without a field": Change("allowed", "allowed", counts_in(Shop.TWO_INTS, size=1), counts_in(Shop.INTS)),
-    "class with fields in another order": Change(
-        "allowed", "allowed", counts_in(Shop.TWO_INTS, size=1), counts_in(Shop.REORDERED, size=1)
-    ),
+    "class with fields in another order": Change("allowed", "allowed", counts_in(Shop.TWO_INTS, size=1),
+     counts_in(Shop.REORDERED, size=1)),
     "class with a wider field": Change("allowed", "allowed", counts_in(Shop.INTS), counts_in(Shop.FLOATS)),
-    "class with an optional field": Change(
-        "allowed", "allowed", counts_in(Shop.TWO_INTS, size=1), counts_in(Shop.OPTIONAL, size=1)
-    ),
-    "class with a narrower field": Change(
-        "refused", "refused", counts_in(Shop.FLOATS), counts_in(Shop.INTS), says="field 'count' of shop.Stock"
-    ),
-    "class renamed, registered": Change(
-        "allowed", "allowed", counts_in(Shop.INTS), counts_in(Shop.SHELF) | {"types": ((Shop.SHELF, "shop.Stock"),)}
-    ),
-    "class renamed, not registered": Change(
-        "refused", "refused", counts_in(Shop.INTS), counts_in(Shop.SHELF), says="'stock'"
-    ),
-    "class of aggregates renamed, not registered": Change(
-        "refused",
-        "refused",
-        totals(windowed=True, total=Sum("real")),
-        totals(windowed=True, kind="Sums", total=Sum("real")),
-        says="may hold values of shop.Result",
-    ),
-    "enumeration with a new member": Change(
-        "allowed",
-        "allowed",
-        counts_in(Shop.SHADED, shade=Shop.SHADES.DARK),
-        counts_in(Shop.RESHADED, shade=Shop.MORE_SHADES.DARK),
-    ),
-    "enumeration without a member": Change(
-        "refused",
-        "refused",
-        counts_in(Shop.SHADED, shade=Shop.SHADES.DARK),
-        counts_in(Shop.UNSHADED, shade=None),
-        says="'DARK'",
-    ),
+    "class with an optional field": Change("allowed", "allowed", counts_in(Shop.TWO_INTS, size=1),
+     counts_in(Shop.OPTIONAL, size=1)),
+    "class with a narrower field": Change("refused", "refused", counts_in(Shop.FLOATS), counts_in(Shop.INTS),
+     says="field 'count' of shop.Stock"),
+    "class renamed, registered": Change("allowed", "allowed", counts_in(Shop.INTS),
+     counts_in(Shop.SHELF) | {"types": ((Shop.SHELF, "shop.Stock"),)}),
+    "class renamed, not registered": Change("refused", "refused", counts_in(Shop.INTS), counts_in(Shop.SHELF),
+     says="'stock'"),
+    "class of aggregates renamed, not registered": Change("refused", "refused",
+     totals(windowed=True, total=Sum("real")), totals(windowed=True, kind="Sums", total=Sum("real")),
+     says="may hold values of shop.Result"),
+    "enumeration with a new member": Change("allowed", "allowed", counts_in(Shop.SHADED, shade=Shop.SHADES.DARK),
+     counts_in(Shop.RESHADED, shade=Shop.MORE_SHADES.DARK)),
+    "enumeration without a member": Change("refused", "refused", counts_in(Shop.SHADED, shade=Shop.SHADES.DARK),
+     counts_in(Shop.UNSHADED, shade=None), says="'DARK'"),
     "watermark declared": Change("refused", "allowed", {}, passing(MAX)),
     "watermark no longer declared": Change("refused", "allowed", passing(MAX), passing()),
     "combination of a watermark": Change("refused", "refused", passing(MAX), passing(MIN), says="'newest'"),
-    "type of a watermark": Change(
-        "refused",
-        "refused",
-        passing(MAX),
-        passing(new_builder("newest").type_float().combine_function_max().build()),
-        says="type_float()",
-    ),
-    "type of a per-key watermark": Change(
-        "refused", "refused", by_key(LONG, int), by_key(TEXT, str), says="type_str()"
-    ),
-    "members of a watermark": Change(
-        "refused",
-        "refused",
-        uniting(int, lambda number: {number}),
-        uniting(str, lambda number: {str(number)}),
-        says="of str",
-    ),
-    "class of a watermark with a new field with a default": Change(
-        "allowed", "allowed", marking(Shop.MARKED), marking(Shop.MARKED_ASIDE)
-    ),
-    "class of a watermark with another field": Change(
-        "refused", "refused", marking(Shop.MARKED), marking(mark(("number", str))), says="field 'number' of "
-    ),
-    "class of a watermark renamed, registered": Change(
-        "allowed", "allowed", marking(Shop.MARKED), marking(Shop.LABELLED, types=((Shop.LABELLED, f"{__name__}.Mark"),))
-    ),
-    "class of a watermark renamed, not registered": Change(
-        "refused", "refused", marking(Shop.MARKED), marking(Shop.LABELLED), says="Label"
-    ),
+    "type of a watermark": Change("refused", "refused", passing(MAX),
+     passing(new_builder("newest").type_float().combine_function_max().build()), says="type_float()"),
+    "type of a per-key watermark": Change("refused", "refused", by_key(LONG, int), by_key(TEXT, str),
+     says="type_str()"),
+    "members of a watermark": Change("refused", "refused", uniting(int, lambda number: {number}),
+     uniting(str, lambda number: {str(number)}), says="of str"),
+    "class of a watermark with a new field with a default": Change("allowed", "allowed", marking(Shop.MARKED),
+     marking(Shop.MARKED_ASIDE)),
+    "class of a watermark with another field": Change("refused", "refused", marking(Shop.MARKED),
+     marking(mark(("number", str))), says="field 'number' of "),
+    "class of a watermark renamed, registered": Change("allowed", "allowed", marking(Shop.MARKED),
+     marking(Shop.LABELLED, types=((Shop.LABELLED, f"{__name__}.Mark"),))),
+    "class of a watermark renamed, not registered": Change("refused", "refused", marking(Shop.MARKED),
+     marking(Shop.LABELLED), says="Label"),
     "default handling of a watermark": Change("refused", "allowed", passing(MAX), passing(IGNORED)),
     "sink added": Change("allowed", "allowed", {}, {"sinks": ("out", "copy")}, also_later),
-    "sink removed": Change(
-        "allowed",
-        "allowed",
-        {"sinks": ("copy", "out")},
-        {},
-        once_later,
-    ),
+    "sink removed": Change("allowed", "allowed", {"sinks": ("copy", "out")}, {}, once_later),
     "source added": Change("refused", "allowed", {}, {"more": ("more",)}, with_more),
     "source removed": Change("refused", "with permission", {"more": ("more",)}, {}, says="'more'"),
     "stream added to a union": Change("refused", "allowed", {"shape": union}, {"shape": longer_union}, with_one_more),
-    "stream removed from a union": Change(
-        "refused", "with permission", {"shape": longer_union}, {"shape": union}, says="'other 100'"
-    ),
+    "stream removed from a union": Change("refused", "with permission", {"shape": longer_union}, {"shape": union},
+     says="'other 100'"),
     "option of a source": Change("allowed", "allowed", {}, {"records_per_batch": 4}),
     "job name": Change("allowed", "allowed", {}, {"name": "renamed"}),
-}
+}  # fmt: skip
 
 
 def on_restart(before: Program, now: Program, fields: Any) -> str:

@@ -28,14 +28,9 @@ from tests.support import NoRows
 
 TEXT = (ROOT / "docs" / "runtimes.md").read_text()
 MODULES = (
-    dsv2.arrow,
-    dsv2.sinks,
-    dsv2.sources,
-    dsv2.testing,
-    dsv2.connectors.files,
-    dsv2.connectors.kafka,
+    dsv2.arrow, dsv2.sinks, dsv2.sources, dsv2.testing, dsv2.connectors.files, dsv2.connectors.kafka,
     dsv2.connectors.postgres,
-)
+)  # fmt: skip
 
 
 def table(title: str) -> dict[str, str]:

@@ -71,15 +71,11 @@ class TestRefused:
         ("lower", "upper", "said"),
         [
             (SECOND, -SECOND, "lower must not exceed upper: lower is 1000 ms and upper is -1000 ms."),
-            (
-                SECOND / 1_000_000,
-                SECOND,
-                "lower must be a whole number of milliseconds, not 0.001 ms.",
-            ),
+            (SECOND / 1_000_000, SECOND, "lower must be a whole number of milliseconds, not 0.001 ms."),
             (-SECOND, 5.0, "upper must be a datetime.timedelta, such as timedelta(seconds=5), not 5.0."),
             (-5, SECOND, "lower must be a datetime.timedelta, such as timedelta(seconds=5), not -5."),
         ],
-    )
+    )  # fmt: skip
     def test_invalid_bounds(self, lower: Any, upper: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
             any_join(pair, lower, upper)

@@ -44,17 +44,13 @@ def keyed(stream: Any, uid: str = "next") -> Any:
         (lambda head: head.shuffle().process(passing()).with_uid("next"), {"head": ["head", "next"]}),
         (lambda head: head.global_().process(passing()).with_uid("next"), {"head": ["head", "next"]}),
         (lambda head: keyed(keyed(head), "last"), {"head": ["head", "next", "last"]}),
-        (
-            lambda head: keyed(keyed(head).with_parallelism(2), "last"),
-            {"head": ["head"], "next": ["next"], "last": ["last"]},
-        ),
-        (
-            lambda head: head.key_by(len).connect_and_process(keyed(head).key_by(len), two_inputs()).with_uid("joined"),
-            {"head": ["head"], "next": ["next"], "joined": ["joined"]},
-        ),
+        (lambda head: keyed(keyed(head).with_parallelism(2), "last"),
+         {"head": ["head"], "next": ["next"], "last": ["last"]}),
+        (lambda head: head.key_by(len).connect_and_process(keyed(head).key_by(len), two_inputs()).with_uid("joined"),
+         {"head": ["head"], "next": ["next"], "joined": ["joined"]}),
     ],
     ids=["keyed", "shuffled", "global", "twice", "more subtasks", "two receivers"],
-)
+)  # fmt: skip
 def test_chains_of_single_subtasks(build: Callable[[Any], Any], expected: dict[str, list[str]]) -> None:
     assert chains(plan_of(build)) == expected
 
