@@ -16,8 +16,6 @@ from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.strategies import long_lists
 
-__all__ = ("CHANNELS", "HISTORIES", "Event", "JoinDriver", "Wait", "event_time", "pair")
-
 CHANNELS = 4  # the first two belong to the left side
 CHANNEL = st.integers(0, CHANNELS - 1)
 
@@ -105,7 +103,7 @@ class JoinDriver:
     @property
     def event_time(self) -> int:
         """The current event time of the join."""
-        return self.harness._task._event_time.current
+        return self.harness._task._time._inputs.current
 
     def state_size(self) -> int:
         """Bytes of the whole state."""
