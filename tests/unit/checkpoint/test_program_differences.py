@@ -196,19 +196,11 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
             "+ AT(count): the origin of input 0 was 'clean' and is now 'wash'",
         ],
     ),
-    "an operator added": (PROGRAM, replace(PROGRAM, extra="audit"), ["+ AT(audit) is new, or has another uid"]),
-    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["+ AT(audit) was removed, or has another uid"]),
     "kind": (PROGRAM, TWO_OUTPUTS, ["- AT(count): its kind was one-input and is now two-output"]),
     "parallelism": (
         PROGRAM,
         replace(PROGRAM, parallelism=3),
         ["+ AT(count): its parallelism was 2 and is now 3",
-         "+ AT(join): the partitioning of input 0 was 'forward' and is now 'hash'"],
-    ),
-    "max parallelism": (
-        PROGRAM,
-        replace(PROGRAM, max_parallelism=256),
-        ["+ AT(count): its max parallelism was 128 and is now 256",
          "+ AT(join): the partitioning of input 0 was 'forward' and is now 'hash'"],
     ),
     "key": (
@@ -239,11 +231,6 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         TWO_OUTPUTS,
         replace(TWO_OUTPUTS, second_output=True),
         ["+ AT(join): the output of input 0 was 0 and is now 1"],
-    ),
-    "partitioning": (
-        PROGRAM,
-        replace(PROGRAM, shuffled=True),
-        ["+ AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'"],
     ),
     "order": (
         PROGRAM,
@@ -312,11 +299,6 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         replace(PROGRAM, count=windowed(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
         ["- AT(count): state 'total (further)': its type was int and is now str"],
     ),
-    "watermark MAX to MIN": (
-        PROGRAM,
-        declaring(long_watermark().combine_function_min()),
-        ["- watermark 'newest': function was MAX and is now MIN"],
-    ),
     "watermark waits": (
         PROGRAM,
         declaring(long_watermark().combine_wait_for_all_channels(True)),
@@ -353,19 +335,12 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["- watermark 'newest': type was type_long() and is now type_set()",
          "- watermark 'newest': function was MAX and is now UNION"],
     ),
-    "watermark ignored": (
-        PROGRAM,
-        declaring(long_watermark().default_handling_strategy_ignore()),
-        ["+ watermark 'newest': strategy was FORWARD and is now IGNORE"],
-    ),
     "watermark of another type": (
         PROGRAM,
         declaring(new_builder("newest").type_bool()),
         ["- watermark 'newest': type was type_long() and is now type_bool()",
          "- watermark 'newest': function was MAX and is now AND"],
     ),
-    "watermark added": (PROGRAM, declaring(NEWEST, DONE), ["+ watermark 'done' is newly declared"]),
-    "watermark removed": (PROGRAM, declaring(), ["+ watermark 'newest' is no longer declared"]),
     "several at once": (
         PROGRAM,
         replace(declaring(DONE), key=author, shuffled=True),
