@@ -28,7 +28,7 @@ from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.state_detection import mentioned_names
-from dsv2.jobs.handle import RunOptions
+from dsv2.jobs.handle import OnChange, RunOptions
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
@@ -270,7 +270,7 @@ def test_all_differences_are_listed() -> None:
 def test_savepoint_is_offered_if_it_carries_everything() -> None:
     change = Difference("layout", "the number of state partitions was 5 and is now 1", carried=True)
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        start(PROGRAM, record_of(PROGRAM), change, on_change="refuse")
+        start(PROGRAM, record_of(PROGRAM), change, on_change=OnChange.REFUSE)
     _, difference, advice = str(refused.value).splitlines()
     assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
     assert advice.startswith("Undo the changes, or start with on_change='migrate'")

@@ -14,7 +14,7 @@ from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.record import SinkRecord
 from dsv2.checkpoint.start import Action
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
-from dsv2.jobs.handle import RunOptions
+from dsv2.jobs.handle import OnChange, RunOptions
 from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.state_entries import _location
 from runtime_spark.start import migration, restoration
@@ -98,7 +98,7 @@ def test_changed_program_migrates(tmp_path: Path, without_spark: list[str], capl
     checkpoint = Checkpoint(tmp_path)
     checkpoint.begin(0, None, None, None, {"position": 1})
     checkpoint.commit(0)
-    refused = chosen_by(checkpoint.folder, 3, on_change="refuse")
+    refused = chosen_by(checkpoint.folder, 3, on_change=OnChange.REFUSE)
     assert isinstance(refused.start and refused.start.refusal, IncompatibleCheckpointError)
     assert without_spark == []
     assert chosen_by(checkpoint.folder, 3).path_below_root == "/generations/1"
@@ -111,7 +111,7 @@ def test_first_micro_batch_starts_over_with_another_program(tmp_path: Path, with
     checkpoint.begin(0, None, None, None, {"position": 1})
     assert chosen_by(checkpoint.folder, 3).starts_over
     assert not chosen_by(checkpoint.folder, 2).starts_over
-    refused = chosen_by(checkpoint.folder, 3, on_change="refuse")
+    refused = chosen_by(checkpoint.folder, 3, on_change=OnChange.REFUSE)
     assert refused.start is not None
     assert refused.start.action is Action.REFUSE
     assert without_spark == []
