@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dsv2.aggregates.field_types import field_types, fits, held_type, shown
 from dsv2.aggregates.partial_results import partial_of
 from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, WindowEnd, WindowStart
 from dsv2.base.optional_types import without_none
+from dsv2.base.type_variables import OUT
 from dsv2.errors import PlanError, SchemaError
-
-OUT = TypeVar("OUT")
 
 
 class DeclaredResult(Generic[OUT]):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dsv2.aggregates.result import DeclaredResult
+from dsv2.base.type_variables import IN, OUT
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import KeepsAggregates, KeptAggregates
 from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:

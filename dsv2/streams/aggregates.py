@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.aggregates import Key, Part
 from dsv2.aggregates.field_types import field_types, fits, shown
@@ -13,6 +13,7 @@ from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.result_field import FieldPart
 from dsv2.aggregates.rows import RunningAggregate
 from dsv2.base.columnar import column_names
+from dsv2.base.type_variables import OUT, T_co
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, OperatorKind
@@ -25,10 +26,6 @@ from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream
-
-
-T_co = TypeVar("T_co", covariant=True)
-OUT = TypeVar("OUT")
 
 
 class KeyedAggregates(Stream[T_co], Generic[T_co]):

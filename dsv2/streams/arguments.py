@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import IN, OUT
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
@@ -19,9 +20,6 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
 AnyTwoInput: TypeAlias = (

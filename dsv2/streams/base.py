@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from dsv2.base.record_table import RecordTable
+from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_seconds, check_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.checks.tracebacks import short_traceback
@@ -24,8 +25,6 @@ from dsv2.streams.outputs import ConfiguredSink
 if TYPE_CHECKING:
     import pandas as pd
 
-
-T_co = TypeVar("T_co", covariant=True)
 
 _SECONDS_WITHOUT_END = 10.0
 _WITHOUT_KEYS = "It is a method of streams without partitioning: call it before key_by, global_ or broadcast."

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import OUT, T_co
 from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import PlanError
 from dsv2.extension.window.strategy import GlobalWindowStrategy, WindowStrategy
@@ -42,12 +43,9 @@ from dsv2.streams.windowed_streams import GlobalWindowedStream, KeyedWindowedStr
 
 K = TypeVar("K", bound=Hashable)
 NK = TypeVar("NK", bound=Hashable)
-T_co = TypeVar("T_co", covariant=True)
 O1_co = TypeVar("O1_co", covariant=True)
 O2_co = TypeVar("O2_co", covariant=True)
-IN = TypeVar("IN")
 TO = TypeVar("TO")
-OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from dsv2.base.type_variables import OUT, T_co
 from dsv2.checks.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import (
@@ -27,10 +28,6 @@ from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, GlobalStream, NonKeyedPartitionStream
-
-
-T_co = TypeVar("T_co", covariant=True)
-OUT = TypeVar("OUT")
 
 
 class RecordOperators(Stream[T_co], Generic[T_co]):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from dsv2.base.type_variables import OUT
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, Node, PlanBuilder
@@ -16,9 +17,6 @@ from dsv2.streams.configurable import ProcessConfigurable
 
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream
-
-
-OUT = TypeVar("OUT")
 
 
 class WithDeadLetters(ProcessConfigurable):

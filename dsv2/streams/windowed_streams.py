@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overlo
 
 from dsv2.aggregates import Part
 from dsv2.aggregates.rows import EmitWindow, FoldedRecords
+from dsv2.base.type_variables import ACC, OUT, T
 from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import PlanError
 from dsv2.extension.window.functions import (
@@ -40,11 +41,8 @@ if TYPE_CHECKING:
     )
 
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 TO = TypeVar("TO")
-ACC = TypeVar("ACC")
 RESULT = TypeVar("RESULT")
-OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Generic, TypeVar
+from typing import Generic
 
+from dsv2.base.type_variables import IN1_contra, IN2_contra, IN_contra, OUT1_co, OUT2_co, OUT_co
 from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext
 from dsv2.functions import ProcessFunction
 from dsv2.model.context import (
@@ -20,13 +21,6 @@ from dsv2.model.context import (
 )
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-IN_contra = TypeVar("IN_contra", contravariant=True)
-IN1_contra = TypeVar("IN1_contra", contravariant=True)
-IN2_contra = TypeVar("IN2_contra", contravariant=True)
-OUT_co = TypeVar("OUT_co", covariant=True)
-OUT1_co = TypeVar("OUT1_co", covariant=True)
-OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class WindowProcessFunction(ProcessFunction):

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from dsv2.base.type_variables import ACC, IN, OUT, T
 from dsv2.errors import InternalError
 from dsv2.extension.window.contents import Contents, accumulators, reduced_records
 from dsv2.extension.window.contexts import OneInputWindowContext, WindowContext
@@ -13,10 +14,6 @@ from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import AggregateFunction
 
-T = TypeVar("T")
-IN = TypeVar("IN")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
 RESULT = TypeVar("RESULT")
 
 EmitResult: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
@@ -13,9 +12,6 @@ from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class OneInputWindowed(

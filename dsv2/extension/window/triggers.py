@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import IN, IN_contra
 from dsv2.checks.arguments import check_whole_number, is_number
 from dsv2.errors import ConfigurationError, ContractError
 from dsv2.watermark.event_time import LONG_MAX
-
-IN = TypeVar("IN")
-IN_contra = TypeVar("IN_contra", contravariant=True)
 
 
 class TriggerResult(Enum):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.extension.event_time import TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, pairs_of_lists
@@ -14,10 +13,6 @@ from dsv2.extension.window.window_operator import Windowed
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import PartitionAccess
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
 
 class TwoInputWindowed(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from dsv2.base.type_variables import IN, OUT1, OUT2
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
@@ -16,10 +15,6 @@ from dsv2.model.context import (
     TwoOutputPartitionedContext,
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-
-IN = TypeVar("IN")
-OUT1 = TypeVar("OUT1")
-OUT2 = TypeVar("OUT2")
 
 
 class TwoOutputWindowed(
