@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.checks.tracebacks import short_traceback
-from dsv2.errors import ConfigurationError, PlanError
+from dsv2.errors import ConfigurationError, Dsv2Error, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
@@ -359,17 +359,18 @@ class ExecutionEnvironment:
         Raises:
             ConfigurationError: ``format`` is unknown.
         """
-        from dsv2.views.explain.pipeline import explain_pipeline  # not loaded by ``import dsv2``
+        from dsv2.plan_view.runtime_view import ExplainingRuntime
+        from dsv2.plan_view.view import view_of_nodes
+        from dsv2.views.explain.explanation import Explanation, explain  # not loaded by ``import dsv2``
 
-        return explain_pipeline(
-            self._builder,
-            lambda: self.build_plan(job_name),
-            self.load_runtime,
-            job_name=job_name,
-            mode=self._mode,
-            parallelism=self._parallelism,
-            format=format,
-        )
+        try:
+            plan = self.build_plan(job_name)
+            runtime = self.load_runtime()
+            known = runtime.runtime_view(plan) if isinstance(runtime, ExplainingRuntime) else None
+            return explain(plan, format, runtime=known)
+        except Dsv2Error as error:
+            nodes, mode = self._builder.nodes, self._mode.value
+            return Explanation(view_of_nodes(nodes, job_name, mode, self._parallelism, error), format)
 
     @short_traceback
     def execute(self, job_name: str = "dsv2 job", **options: Unpack[JobOptions]) -> JobResult:

@@ -44,7 +44,7 @@ class AsyncResource(Generic[T]):
                     f"AsyncResource: {parameter} must be a coroutine function that accepts {given}, not {function!r}."
                 )
         self._open = open
-        self._values: Resource[_Values] = Resource(_no_values, close=partial(_close_all, close))
+        self._values: Resource[_Values] = Resource(dict, close=partial(_close_all, close))
 
     async def get(self) -> T:
         """Return the value. The first call in a process opens it; concurrent calls wait for that.
@@ -80,10 +80,6 @@ class AsyncResource(Generic[T]):
 
     def __repr__(self) -> str:
         return f"AsyncResource({getattr(self._open, '__qualname__', self._open)})"
-
-
-def _no_values() -> _Values:
-    return {}
 
 
 def _close_all(close: Callable[[Any], Awaitable[object]] | None, values: _Values) -> None:

@@ -42,8 +42,9 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         self._subscription = subscription
         self._commits = commits
         # The starting offset of a partition is looked up when it is discovered. Restored partitions have theirs in the
-        # checkpoint.
-        self._begun = {} if restored is None else {partition: _stand_in(partition) for partition in _known(restored)}
+        # checkpoint, so 0 only stands for it.
+        restored_names = () if restored is None else (*restored.unfinished, *restored.finished)
+        self._begun = {one: KafkaSplit(*one, 0) for one in map(TopicPartition.named, restored_names)}
         self._first_discovery = restored is None or not restored.discovered
         self._partitions = list(self._begun)
         self._ranges: Mapping[TopicPartition, _Range] | None = None
@@ -186,13 +187,3 @@ def _portion(split: KafkaSplit, latest: int, limit: int | None) -> Portion[Kafka
         return None
     stop = max(stop, split.offset)
     return Portion(replace(split, offset=stop), size=stop - split.offset, last=last)
-
-
-def _known(restored: AssignmentState[KafkaSplit]) -> list[TopicPartition]:
-    """The partitions that an earlier run of the job has discovered."""
-    return [TopicPartition.named(name) for name in (*restored.unfinished, *restored.finished)]
-
-
-def _stand_in(partition: TopicPartition) -> KafkaSplit:
-    """A placeholder for a split whose position is in the checkpoint."""
-    return KafkaSplit(*partition, 0)
