@@ -41,6 +41,9 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     spark: dict[str, str | int | float | bool] = {}
 
 
+_SIMPLE = tuple(name for name in _Layer.__struct_fields__ if name not in ("settings", "spark"))
+
+
 class _ConfigurationFile(_Layer, forbid_unknown_fields=True):
     """A TOML file. ``pipelines``: What differs for single ones, by ``module:function``."""
 
@@ -50,7 +53,7 @@ class _ConfigurationFile(_Layer, forbid_unknown_fields=True):
 L = TypeVar("L", bound=_Layer)
 
 
-class Configuration(msgspec.Struct, frozen=True):
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The settings with which a pipeline is built and run.
 
     Attributes:
@@ -72,15 +75,15 @@ class Configuration(msgspec.Struct, frozen=True):
     """
 
     target: str
-    runtime: _RuntimeName
-    checkpoint: str | None
-    savepoint: str | None
-    parallelism: int | None
-    mode: _Mode
+    runtime: _RuntimeName = "spark"
+    checkpoint: str | None = None
+    savepoint: str | None = None
+    parallelism: int | None = None
+    mode: _Mode = "streaming"
     name: str
-    available_now: bool
-    state_key: str | None
-    dashboard: int | None
+    available_now: bool = False
+    state_key: str | None = None
+    dashboard: int | None = None
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
     spark: Mapping[str, str]
@@ -121,32 +124,21 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
     options, own = _options(arguments), file.pipelines.get(target, _Layer())
     layers = [options, _environment(), own, file]
 
-    def first(name: str) -> Any:
-        return next((value for layer in layers if (value := getattr(layer, name)) is not None), None)
-
+    chosen: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     spark: dict[str, str] = {}
     for layer in reversed(layers):
+        chosen |= {name: value for name in _SIMPLE if (value := getattr(layer, name)) is not None}
         settings |= layer.settings
         spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
-    runtime: _RuntimeName = first("runtime") or "spark"
-    # A local run of a configured job has no checkpoint. One that is asked for is refused later.
-    checkpoint = first("checkpoint") if runtime == "spark" else options.checkpoint
+    chosen["name"] = chosen.get("name") or target.rpartition(":")[2].replace("_", " ")
+    if chosen.get("runtime") == "local":
+        # A local run of a configured job has no checkpoint. One that is asked for is refused later.
+        chosen["checkpoint"] = options.checkpoint
+    own_settings = frozenset((*options.settings, *own.settings))
+    pipelines = tuple(file.pipelines)
     return Configuration(
-        target,
-        runtime,
-        checkpoint,
-        first("savepoint"),
-        first("parallelism"),
-        first("mode") or "streaming",
-        first("name") or target.rpartition(":")[2].replace("_", " "),
-        bool(first("available_now")),
-        first("state_key"),
-        first("dashboard"),
-        settings,
-        frozenset((*options.settings, *own.settings)),
-        spark,
-        tuple(file.pipelines),
+        target=target, settings=settings, own_settings=own_settings, spark=spark, pipelines=pipelines, **chosen
     )
 
 
@@ -159,8 +151,7 @@ def _options(arguments: argparse.Namespace) -> _Layer:
 
 def _environment() -> _Layer:
     """``DSV2_RUNTIME`` and so on, and ``DSV2_SET_NAME`` for the argument ``name``."""
-    simple = set(_Layer.__struct_fields__) - {"settings", "spark"}
-    options = {name: text for name in simple if (text := os.environ.get(f"{_PREFIX}{name.upper()}"))}
+    options = {name: text for name in _SIMPLE if (text := os.environ.get(f"{_PREFIX}{name.upper()}"))}
     start = f"{_PREFIX}SET_"
     settings = {name[len(start) :].lower(): text for name, text in os.environ.items() if name.startswith(start)}
     return _checked(options | {"settings": settings}, _Layer, "the environment variables")
