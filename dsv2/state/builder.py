@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Generic, Self, Unpack, overload
+from typing import Any, Generic, Self, Unpack
 
 from typing_extensions import TypeForm
 
-from dsv2.base.type_variables import ACC, IN, OUT, K, T, V
-from dsv2.state.aggregate import AggregateFunction
+from dsv2.base.type_variables import K, T, V
 from dsv2.state.declaration import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
@@ -38,89 +36,36 @@ class StateDeclarations:
         0
     """
 
-    @overload
-    @staticmethod
-    def value_state(
-        name: str,
-        value_type: TypeForm[T],
-        default: None = None,
-        **options: Unpack[StateOptions],
-    ) -> ValueStateDeclaration[T]: ...
-    @overload
-    @staticmethod
-    def value_state(
-        name: str,
-        value_type: TypeForm[T],
-        default: T,
-        **options: Unpack[StateOptions],
-    ) -> ValueStateDeclaration[T, T]: ...
-    @staticmethod
-    def value_state(
-        name: str,
-        value_type: Any,
-        default: Any = None,
-        **options: Unpack[StateOptions],
-    ) -> Any:
-        """Declare one value per key. ``default`` is returned if no value is stored."""
-        return ValueStateDeclaration(name, value_type, default, **options)
+    value_state = ValueStateDeclaration
+    """Declare one value per key. ``default`` is returned if no value is stored."""
+
+    map_state = MapStateDeclaration
+    """Declare a map per key of the stream."""
+
+    reducing_state = ReducingStateDeclaration
+    """Declare one value per key that added values are reduced to: ``reduce(current, added)``."""
+
+    aggregating_state = AggregatingStateDeclaration
+    """Declare one accumulator per key. ``function`` is an ``AggregateFunction`` or ``aggregate_of(...)``."""
 
     @staticmethod
-    def list_state(
-        name: str,
-        element_type: TypeForm[T],
-        **options: Unpack[StateOptions],
-    ) -> ListStateDeclaration[T]:
+    def list_state(name: str, element_type: TypeForm[T], **options: Unpack[StateOptions]) -> ListStateDeclaration[T]:
         """Declare a list per key."""
         return ListStateDeclaration(name, element_type, **options)
 
     @staticmethod
     def list_state_builder(
-        name: str,
-        element_type: TypeForm[T],
-        **options: Unpack[StateOptions],
+        name: str, element_type: TypeForm[T], **options: Unpack[StateOptions]
     ) -> ListStateBuilder[T]:
         """Start the declaration of a list of any mode. The default mode is NONE: a list per key."""
         return ListStateBuilder(ListStateDeclaration(name, element_type, **options))
 
     @staticmethod
-    def map_state(
-        name: str,
-        key_type: TypeForm[K],
-        value_type: TypeForm[V],
-        **options: Unpack[StateOptions],
-    ) -> MapStateDeclaration[K, V]:
-        """Declare a map per key of the stream."""
-        return MapStateDeclaration(name, key_type, value_type, **options)
-
-    @staticmethod
     def map_state_builder(
-        name: str,
-        key_type: TypeForm[K],
-        value_type: TypeForm[V],
-        **options: Unpack[VersionOptions],
+        name: str, key_type: TypeForm[K], value_type: TypeForm[V], **options: Unpack[VersionOptions]
     ) -> MapStateBuilder[K, V]:
         """Start the declaration of a map, per key or as broadcast state."""
         return MapStateBuilder(name, key_type, value_type, options)
-
-    @staticmethod
-    def reducing_state(
-        name: str,
-        value_type: TypeForm[T],
-        reduce: Callable[[T, T], T],
-        **options: Unpack[StateOptions],
-    ) -> ReducingStateDeclaration[T]:
-        """Declare one value per key that added values are reduced to: ``reduce(current, added)``."""
-        return ReducingStateDeclaration(name, value_type, reduce, **options)
-
-    @staticmethod
-    def aggregating_state(
-        name: str,
-        accumulator_type: TypeForm[ACC],
-        function: AggregateFunction[IN, ACC, OUT],
-        **options: Unpack[StateOptions],
-    ) -> AggregatingStateDeclaration[IN, ACC, OUT]:
-        """Declare one accumulator per key. ``function`` is an ``AggregateFunction`` or ``aggregate_of(...)``."""
-        return AggregatingStateDeclaration(name, accumulator_type, function, **options)
 
 
 class ListStateBuilder(Generic[T]):

@@ -188,11 +188,7 @@ class ValueStateDeclaration(ExpiringStateDeclaration[ValueState[T, R_co]], Gener
             **options: Unpack[StateOptions],
         ) -> None: ...
         def __init__(
-            self,
-            name: str,
-            value_type: TypeForm[T],
-            default: T | None = None,
-            **options: Unpack[StateOptions],
+            self, name: str, value_type: TypeForm[T], default: T | None = None, **options: Unpack[StateOptions]
         ) -> None: ...
 
     def __post_init__(self) -> None:
