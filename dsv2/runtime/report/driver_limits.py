@@ -12,11 +12,8 @@ class DriverLimits:
     """The records and bytes for the sinks of a plan, in one micro-batch."""
 
     def __init__(self, plan: Plan) -> None:
-        self._received = {
-            operator.id: _Received(operator, operator.body.driver_limit)
-            for operator in plan.operators
-            if isinstance(operator.body, Sink) and operator.body.driver_limit is not None
-        }
+        self._operators = plan.operators
+        self._received: dict[int, _Received | None] = {}
         self._exceeded: str | None = None
 
     def add(self, operator: int, records: int, size: int = 0) -> bool:
@@ -24,12 +21,19 @@ class DriverLimits:
 
         Does not raise, because it is called while a function is running. ``size``: In bytes.
         """
-        received = self._received.get(operator)
+        if operator not in self._received:
+            self._received[operator] = self._new(operator)
+        received = self._received[operator]
         if received is None:
             return True
         problem = received.add(records, size)
         self._exceeded = self._exceeded or problem
         return problem is None
+
+    def _new(self, operator: int) -> _Received | None:
+        sink = self._operators[operator].body
+        limit = sink.driver_limit if isinstance(sink, Sink) else None
+        return None if limit is None else _Received(self._operators[operator], limit)
 
     def check(self) -> None:
         """Raise ``JobError`` if more than a limit was sent to a sink."""
