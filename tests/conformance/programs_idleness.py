@@ -59,7 +59,7 @@ def read(p: Pipeline, ends: Mapping[str, int], before: int, *, falls_idle: bool)
     builder = EventTimeExtension.new_watermark_generator_builder(number_of)
     if falls_idle:
         builder.with_idleness(timedelta(milliseconds=_IDLE_MS))
-    source = Pausing(ends, before, p.records_per_batch)
+    source = Pausing(ends, before, p.records_per_batch(sum(ends.values())))
     return p.env.from_source(source, watermarks=builder.build_as_watermark_strategy()).shuffle()
 
 
@@ -130,7 +130,9 @@ class BarrierDoesNotWaitForever(Program):
 
     def build(self, p: Pipeline) -> None:
         quiet, steady = (
-            p.env.from_source(Pausing(ends, 2, p.records_per_batch)).process(CutAfter(number)).shuffle()
+            p.env.from_source(Pausing(ends, 2, p.records_per_batch(sum(ends.values()))))
+            .process(CutAfter(number))
+            .shuffle()
             for ends, number in (({"a": 4}, 3), ({"c": 2}, 1))
         )
         p.collect(steady.connect_and_process(quiet, TwoInputRecorder(_CUT)).with_uid(p.uid("both")))

@@ -16,6 +16,7 @@ from tests.spans import Item, Span, Spans, everything
 
 ENDS = {"a": 14, "b": 3, "c": 0, "d": 8, "e": 1}
 HISTORY = {"x": 9, "y": 2}
+ALL = sum(ENDS.values())
 READ = new_builder("sources/read").type_long().combine_function_max().build()
 LIVE = new_builder("sources/live").type_bool().combine_function_and().combine_wait_for_all_channels(True).build()
 
@@ -58,7 +59,7 @@ class SplitsAreReadOnceAndInOrder(Program):
     """Every record of every split is read once, each split in order, with timestamps and watermarks."""
 
     def build(self, p: Pipeline) -> None:
-        source = Counting(ENDS, limit=p.records_per_batch, assigner=RoundRobinSplitAssigner())
+        source = Counting(ENDS, limit=p.records_per_batch(ALL), assigner=RoundRobinSplitAssigner())
         p.collect(p.env.from_source(source).process(Noted()))
 
     def check(self, run: Run) -> None:
@@ -79,7 +80,7 @@ class SplitsGoTheirWay(Program):
     """A function that is chained to the source, followed by an exchange by key."""
 
     def build(self, p: Pipeline) -> None:
-        source = Spans(ENDS, limit=p.records_per_batch)
+        source = Spans(ENDS, limit=p.records_per_batch(ALL))
         doubled = p.env.from_source(source).flat_map(lambda item: [item, item._replace(number=-item.number)])
         p.collect(doubled.key_by(lambda item: item.number % 3).process(Noted()))
 
@@ -108,7 +109,7 @@ class EnumeratorsSendWatermarksBetweenSplits(Program):
     """Every reader sends the enumerator's watermark between history and the stream."""
 
     def build(self, p: Pipeline) -> None:
-        limit, dealt = p.records_per_batch, RoundRobinSplitAssigner()
+        limit, dealt = p.records_per_batch(ALL + sum(HISTORY.values())), RoundRobinSplitAssigner()
         sources = [Spans(HISTORY, limit=limit, assigner=dealt), Spans(ENDS, limit=limit, assigner=dealt)]
         both = p.env.from_source(HybridSource(sources, watermark_at_switch=LIVE))
         p.collect(both.process(Followed()).with_parallelism(1))

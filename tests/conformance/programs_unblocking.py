@@ -66,7 +66,7 @@ class UndecodableValues(Program):
     """
 
     def build(self, p: Pipeline) -> None:
-        source = Decoded(ENDS, limit=p.records_per_batch, assigner=RoundRobinSplitAssigner())
+        source = Decoded(ENDS, limit=p.records_per_batch(sum(ENDS.values())), assigner=RoundRobinSplitAssigner())
         decoded = p.env.from_source(source).with_uid(p.uid("in")).with_error_policy(LETTERS)
         p.skips[p.uid("in")] = [("d", number) for number in range(ENDS["d"])]
         p.collect(decoded.map(lambda item: item).key_by(span_of).process(Counted()), "counted")

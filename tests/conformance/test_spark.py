@@ -35,7 +35,7 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
             folder = tmp_path_factory.mktemp("conformance")
             checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
             # In one of the settings two subtasks share each task.
-            partitions = 2 if setting == Setting(4, 11) else None
+            partitions = 2 if setting.parallelism == 3 else None
             state_layout = StateLayout.MAP if setting.maps else StateLayout.BLOB
             runtime = SparkRuntime(spark, partitions=partitions, state_layout=state_layout)
             try:

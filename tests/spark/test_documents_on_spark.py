@@ -45,7 +45,7 @@ env = ExecutionEnvironment.get_instance(spark=spark)
 items = [*sent(), Pause(timedelta(minutes=5))]
 build(env.from_source(TestSource[Beat](items)).with_uid("beats"), timedelta(seconds=5), reports)
 job = env.execute_async("heartbeats", checkpoint_location="heartbeats", trigger=EVERY_SECOND)
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + 400
 while len(reports.results) < 3 and time.monotonic() < deadline and job.exception() is None:
     job.await_termination(timedelta(seconds=0.2))
 job.stop()

@@ -24,7 +24,7 @@ from tests.example_programs import EXAMPLES
 IDLE_PROCESS_ENDED = re.compile(
     r'Traceback \(most recent call last\):\n  File "[^"]*/pyspark/daemon\.py", .*\n(?: +.*\n)*BrokenPipeError: .*\n'
 )
-SETTINGS = [Setting(2, 1500), Setting(2, mode=RuntimeExecutionMode.BATCH)]
+SETTINGS = [Setting(2, portions=2), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 
 
 @pytest.fixture(scope="module", params=SETTINGS, ids=str)
