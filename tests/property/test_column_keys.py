@@ -17,18 +17,13 @@ from dsv2.runtime.state.key_groups import subtask_of
 M = (1 << 61) - 1  # the modulus of Python's hash of numbers, near which errors are likely
 EDGES = st.builds(lambda factor, off: M * factor + off, st.integers(-3, 3), st.integers(-1, 1))
 COLUMNS: Sequence[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
-    (
-        pa.int64(),
-        st.integers(-(2**63), 2**63 - 1) | EDGES.filter(lambda number: abs(number) < 2**63) | st.integers(-3, 3),
-    ),
+    (pa.int64(),
+     st.integers(-(2**63), 2**63 - 1) | EDGES.filter(lambda number: abs(number) < 2**63) | st.integers(-3, 3)),
     (pa.string(), st.text(st.characters(codec="utf-8"), max_size=3)),
-    (pa.bool_(), st.booleans()),
-    (pa.binary(), st.binary(max_size=3)),
-    (pa.float64(), st.floats(allow_nan=False)),
-    (pa.date32(), st.dates()),
-    (pa.timestamp("us"), st.datetimes()),
+    (pa.bool_(), st.booleans()), (pa.binary(), st.binary(max_size=3)), (pa.float64(), st.floats(allow_nan=False)),
+    (pa.date32(), st.dates()), (pa.timestamp("us"), st.datetimes()),
     (pa.decimal128(38, 18), st.decimals(-(10**6), 10**6, places=3)),
-]
+]  # fmt: skip
 PARALLELISM = st.tuples(st.integers(1, 1 << 15), st.integers(1, 1 << 15)).map(sorted)
 
 

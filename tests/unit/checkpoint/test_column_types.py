@@ -56,34 +56,18 @@ class Unresolvable(NamedTuple):
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
-        (int, "int64"),
-        (str | None, "string"),
-        (Meters, "float64"),
-        (Annotated[bytes, "raw"], "binary"),
-        (Literal["a", "b"], "string"),
-        (Literal[1, "b"], None),
-        (Colour, "string"),
-        (Level, "string"),
-        (list[date], {"list": "date"}),
-        (frozenset[UUID], {"list": "string"}),
-        (tuple[int, ...], {"list": "int64"}),
+        (int, "int64"), (str | None, "string"), (Meters, "float64"), (Annotated[bytes, "raw"], "binary"),
+        (Literal["a", "b"], "string"), (Literal[1, "b"], None), (Colour, "string"), (Level, "string"),
+        (list[date], {"list": "date"}), (frozenset[UUID], {"list": "string"}), (tuple[int, ...], {"list": "int64"}),
         (tuple[int, str], {"struct": [["_1", "int64"], ["_2", "string"]]}),
         (dict[str, list[bool]], {"map": ["string", {"list": "bool"}]}),
         (Point, POINT),
         (Order, {"struct": [["number", "int64"], ["lines", {"list": POINT}], ["note", "string"]]}),
-        (Options, {"struct": [["depth", "int64"]]}),
-        (int | str, None),
-        (list[int | str], None),
-        (Node, None),
-        (Unresolvable, None),
-        (object, None),
-        (Any, None),
-        (Sequence[int], None),
-        (list, None),
-        (tuple[()], None),
+        (Options, {"struct": [["depth", "int64"]]}), (int | str, None), (list[int | str], None), (Node, None),
+        (Unresolvable, None), (object, None), (Any, None), (Sequence[int], None), (list, None), (tuple[()], None),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_type_of_declared_type(form: object, expected: object) -> None:
     assert column_type(form) == expected
 
@@ -125,18 +109,11 @@ def test_values_of_declared_type(form: object, values: list[Any], columns: list[
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (1, "int64"),
-        (True, "bool"),
-        ("a", "string"),
-        (Level.LOW, "string"),
+        (1, "int64"), (True, "bool"), ("a", "string"), (Level.LOW, "string"),
         ((1, "a"), {"struct": [["_1", "int64"], ["_2", "string"]]}),
-        (Point(1, 2.5), POINT),
-        (Point(1, None), None),
-        ((), None),
-        (None, None),
-        (object(), None),
+        (Point(1, 2.5), POINT), (Point(1, None), None), ((), None), (None, None), (object(), None),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_type_of_a_key_is_inferred(value: object, expected: object) -> None:
     assert column_type_of_value(value) == expected

@@ -62,20 +62,15 @@ def run(build: Callable[[Any], Any]) -> None:
         (lambda: sales().broadcast(), "to_sink", "Call it before broadcast"),
         (lambda: sales().broadcast(), "process", "side input of connect_and_process"),
         (sales, "aggregate", "call key_by before it"),
-        (sales, "keyBy", "Call key_by"),
-        (sales, "print", "PrintSink"),
-        (sales, "sink_to", "to_sink"),
+        (sales, "keyBy", "Call key_by"), (sales, "print", "PrintSink"), (sales, "sink_to", "to_sink"),
         (sales, "set_parallelism", "with_parallelism"),
         (lambda: sales().process(Split()), "map", "TwoStreams has no map. It has two outputs: call it on first"),
         (lambda: sales().key_by(str).process(Split()), "to_sink", "on first or second"),
         (lambda: sales().global_().process(Split()), "process", "on first or second"),
-        (
-            lambda: sales().key_by(str).window(WindowStrategy.count(1)),
-            "sum",
-            "KeyedWindowedStream has no sum. Call aggre",
-        ),
+        (lambda: sales().key_by(str).window(WindowStrategy.count(1)), "sum",
+         "KeyedWindowedStream has no sum. Call aggre"),
     ],
-)
+)  # fmt: skip
 def test_methods_of_other_streams(stream: Callable[[], Any], method: str, advice: str) -> None:
     with pytest.raises(PlanError, match=advice):
         getattr(stream(), method)

@@ -15,16 +15,9 @@ from dsv2.errors import ConfigurationError
 from tests.durations import ms
 
 SECRETS = (
-    "sasl.password",
-    "SSL.Key.Password",
-    "ssl.keystore.password",
-    "ssl.key.pem",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.config",
-    "sasl.jaas.config",
-    "aws.session.token",
-    "passfile-passphrase",
-)
+    "sasl.password", "SSL.Key.Password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config", "sasl.jaas.config", "aws.session.token", "passfile-passphrase",
+)  # fmt: skip
 HARMLESS = ("sasl.username", "ssl.ca.location", "ssl.key.location", "sasl.oauthbearer.token.endpoint.url", "user")
 
 

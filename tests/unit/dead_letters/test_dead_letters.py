@@ -406,20 +406,12 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("arguments", "found"),
         [
-            ([], 2),
-            (["0"], 1),
-            (["0.0"], 1),
-            (["0", "1.0"], 2),
-            (["--operator", "amounts"], 2),
-            (["--operator", "others"], 0),
-            (["--error", "ValueError"], 2),
-            (["--error", "KeyError"], 0),
-            (["--since", "1970-01-01"], 2),
-            (["--since", "1970-01-01T00:00:01"], 0),
-            (["--until", "1970-01-01T00:00:01"], 2),
-            (["0", "--until", "1969-12-31"], 0),
+            ([], 2), (["0"], 1), (["0.0"], 1), (["0", "1.0"], 2), (["--operator", "amounts"], 2),
+            (["--operator", "others"], 0), (["--error", "ValueError"], 2), (["--error", "KeyError"], 0),
+            (["--since", "1970-01-01"], 2), (["--since", "1970-01-01T00:00:01"], 0),
+            (["--until", "1970-01-01T00:00:01"], 2), (["0", "--until", "1969-12-31"], 0),
         ],
-    )
+    )  # fmt: skip
     def test_filters(self, first: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], found: int) -> None:
         code, text = self.run(capsys, "show", "--json", first.letters, *arguments)
         assert len(json.loads(text)["letters"]) == found

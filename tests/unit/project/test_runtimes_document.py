@@ -72,18 +72,10 @@ def test_sources_and_sinks() -> None:
 
 
 VALUES: dict[str, Any] = {
-    "job_name": "a job",
-    "checkpoint_location": "checkpoint",
-    "trigger": Trigger.processing_time(),
-    "allow_dropped_state": True,
-    "savepoint": "savepoint",
-    "as_new_job": True,
-    "continued_sources": ["in"],
-    "on_change": "refuse",
-    "dead_letters": "letters",
-    "skip_records": {"in": [(0, 1)]},
-    "trace_records": True,
-}
+    "job_name": "a job", "checkpoint_location": "checkpoint", "trigger": Trigger.processing_time(),
+    "allow_dropped_state": True, "savepoint": "savepoint", "as_new_job": True, "continued_sources": ["in"],
+    "on_change": "refuse", "dead_letters": "letters", "skip_records": {"in": [(0, 1)]}, "trace_records": True,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("argument", VALUES)

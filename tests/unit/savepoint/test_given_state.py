@@ -53,31 +53,16 @@ class Options(TypedDict):
 Meters = NewType("Meters", float)
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
 VALUES: list[tuple[Any, Any]] = [
-    (int, 1),
-    (float, 2),
-    (Meters, 1.5),
-    (bool, True),
-    (str, "a"),
-    (bytes, b"a"),
-    (date, date(2026, 1, 2)),
-    (datetime, WHEN),
-    (time, time(1, 2, 3, 4)),
+    (int, 1), (float, 2), (Meters, 1.5), (bool, True), (str, "a"), (bytes, b"a"), (date, date(2026, 1, 2)),
+    (datetime, WHEN), (time, time(1, 2, 3, 4)),
     (timedelta, timedelta(days=1, microseconds=1)),
-    (Decimal, Decimal("1.5")),
-    (UUID, UUID(int=7)),
-    (Color, Color.RED),
-    (Literal["a", "b"], "b"),
+    (Decimal, Decimal("1.5")), (UUID, UUID(int=7)), (Color, Color.RED), (Literal["a", "b"], "b"),
     (Point, Point(1, 2.0)),
     (Order, Order(Decimal(1), [Point(1, 2.0)], {"a": Color.RED, "b": None})),
-    (Options, {"size": 3}),
-    (tuple[int, str], (1, "a")),
-    (tuple[int, ...], (1, 2)),
-    (list[int | None], [1, None]),
-    (set[str], {"a"}),
-    (frozenset[int], frozenset([1])),
-    (dict[str, Point], {"a": Point(1, 2.0)}),
+    (Options, {"size": 3}), (tuple[int, str], (1, "a")), (tuple[int, ...], (1, 2)), (list[int | None], [1, None]),
+    (set[str], {"a"}), (frozenset[int], frozenset([1])), (dict[str, Point], {"a": Point(1, 2.0)}),
     (Point | None, Point(1, 2.0)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("form", "value"), VALUES, ids=[str(form) for form, _ in VALUES])

@@ -246,22 +246,14 @@ OrderId = NewType("OrderId", str)
 @pytest.mark.parametrize(
     ("form", "classes"),
     [
-        (int, {int}),
-        (None, set()),
-        (Any, set()),
-        (int | None, {int, type(None)}),
+        (int, {int}), (None, set()), (Any, set()), (int | None, {int, type(None)}),
         (dict[str, list[tuple[Item, ...]]], {dict, str, list, tuple, Item, threading.Event}),
         (Order, {Order, list, Item, threading.Event, type(None)}),
         (Options, {dict, Order, list, Item, threading.Event, type(None)}),
-        (Reducing, {Reducing}),
-        (Unresolvable, {Unresolvable}),
-        (OrderId, {str}),
-        (Literal["a", 1], {str, int}),
-        (Annotated[int, "percent"], {int}),
-        (Sequence[bytes], {Sequence, bytes}),
-        (tuple[()], {tuple}),
+        (Reducing, {Reducing}), (Unresolvable, {Unresolvable}), (OrderId, {str}), (Literal["a", 1], {str, int}),
+        (Annotated[int, "percent"], {int}), (Sequence[bytes], {Sequence, bytes}), (tuple[()], {tuple}),
     ],
-)
+)  # fmt: skip
 def test_classes_of_a_type(form: object, classes: set[type]) -> None:
     assert classes_in(form) == classes
 
@@ -269,27 +261,13 @@ def test_classes_of_a_type(form: object, classes: set[type]) -> None:
 @pytest.mark.parametrize(
     ("value", "form", "answer"),
     [
-        (1, int, True),
-        (1, Annotated[int, "percent"], True),
-        ("1", Annotated[int, "percent"], False),
-        (True, int, True),
-        ("1", int, False),
-        (1, float, True),
-        ("1", float, False),
-        ([], list[int], True),
-        ([], Sequence[int], True),
-        ((), list[int], False),
-        ("a", Literal["a"], True),
-        ("b", Literal["a"], False),
-        (1, int | None, True),
-        ("1", int | None, False),
-        (None, None, True),
-        ({}, Options, True),
-        (1, Shape, True),
-        (1, OrderId, True),
-        (1, Any, True),
+        (1, int, True), (1, Annotated[int, "percent"], True), ("1", Annotated[int, "percent"], False),
+        (True, int, True), ("1", int, False), (1, float, True), ("1", float, False), ([], list[int], True),
+        ([], Sequence[int], True), ((), list[int], False), ("a", Literal["a"], True), ("b", Literal["a"], False),
+        (1, int | None, True), ("1", int | None, False), (None, None, True), ({}, Options, True), (1, Shape, True),
+        (1, OrderId, True), (1, Any, True),
     ],
-)
+)  # fmt: skip
 def test_whether_a_value_may_be_of_a_type(value: object, form: object, answer: bool) -> None:
     assert fits(value, form) is answer
 

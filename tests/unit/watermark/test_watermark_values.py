@@ -58,14 +58,9 @@ VECTOR = new_builder("v").type_vector().build()
 TAGS = new_builder("t").type_set(str).build()
 MODELS = new_builder("ms").type_set(Model).build()
 ALL: list[tuple[WatermarkDeclaration, Any]] = [
-    (FLOAT, 1.5),
-    (STR, "a"),
-    (MODEL, Model("a", 1)),
-    (LIMIT, Limit(2.0)),
-    (VECTOR, {"p0": 3, "p1": 5}),
-    (TAGS, {"b", "a"}),
-    (MODELS, {Model("a", 1), Model("b", 2)}),
-]
+    (FLOAT, 1.5), (STR, "a"), (MODEL, Model("a", 1)), (LIMIT, Limit(2.0)), (VECTOR, {"p0": 3, "p1": 5}),
+    (TAGS, {"b", "a"}), (MODELS, {Model("a", 1), Model("b", 2)}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("declaration", "value"), ALL)
@@ -91,23 +86,18 @@ def test_what_is_passed_is_converted_to_something_immutable() -> None:
 @pytest.mark.parametrize(
     ("declaration", "value", "requirement"),
     [
-        (FLOAT, math.nan, "a finite number"),
-        (FLOAT, math.inf, "a finite number"),
-        (FLOAT, 10**400, "a finite number"),
-        (FLOAT, True, "a finite number"),
-        (FLOAT, "1", "a finite number"),
-        (STR, 1, "a str"),
+        (FLOAT, math.nan, "a finite number"), (FLOAT, math.inf, "a finite number"), (FLOAT, 10**400, "a finite number"),
+        (FLOAT, True, "a finite number"), (FLOAT, "1", "a finite number"), (STR, 1, "a str"),
         (MODEL, ("a", 1), "an instance of Model that is hashable"),
         (new_builder("l").type_of(Listed).build(), Listed([1]), "an instance of Listed that is hashable"),
         (VECTOR, {"p": 1.0}, "a mapping of strings to signed 64-bit integers"),
         (VECTOR, {1: 1}, "a mapping of strings"),
         (VECTOR, {"p": 2**63}, "a mapping of strings"),
         (VECTOR, [("p", 1)], "a mapping of strings"),
-        (TAGS, {1}, "a set of str"),
-        (TAGS, ["a"], "a set of str"),
+        (TAGS, {1}, "a set of str"), (TAGS, ["a"], "a set of str"),
         (new_builder("fs").type_set(float).build(), {1.0, math.nan}, "a set of float"),
     ],
-)
+)  # fmt: skip
 def test_invalid_values(declaration: WatermarkDeclaration, value: Any, requirement: str) -> None:
     expected = f"Watermark {declaration.identifier!r} was declared with {declaration.value_type.builder_call}: value "
     with pytest.raises(InvalidWatermarkError) as failed:

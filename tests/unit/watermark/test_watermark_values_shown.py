@@ -226,16 +226,11 @@ def test_broadcast_side_is_complete_with_a_value_of_any_type(until: Any, over: A
 @pytest.mark.parametrize(
     ("value_type", "combination", "order"),
     [
-        ("long", "min", Order.LEAST),
-        ("str", "max", Order.GREATEST),
-        ("float", "quantile(0.5)", Order.LEAST),
-        ("bool", "at_least(2)", Order.LEAST),
-        ("float", "sum", Order.ANY),
-        ("vector", "max", Order.ANY),
-        ("Model", "min", Order.ANY),
-        ("set of str", "union", Order.ANY),
+        ("long", "min", Order.LEAST), ("str", "max", Order.GREATEST), ("float", "quantile(0.5)", Order.LEAST),
+        ("bool", "at_least(2)", Order.LEAST), ("float", "sum", Order.ANY), ("vector", "max", Order.ANY),
+        ("Model", "min", Order.ANY), ("set of str", "union", Order.ANY),
     ],
-)
+)  # fmt: skip
 def test_order_in_which_channels_hold_a_value_back(value_type: str, combination: str, order: Order) -> None:
     assert order_of(value_type, combination) is order
 

@@ -89,17 +89,11 @@ def read(path: Path, after: int = -1) -> list[int]:
 
 
 ROW: dict[str, Any] = {
-    "n": 2**60,
-    "text": 'a "quoted" é\nline',
-    "price": Decimal("12.50"),
+    "n": 2**60, "text": 'a "quoted" é\nline', "price": Decimal("12.50"),
     "at": datetime(2024, 7, 1, 12, 0, 0, 250_000, UTC),
-    "day": date(2024, 7, 1),
-    "ratio": 0.5,
-    "bytes": b"\x00\xff",
-    "list": [1, None],
-    "map": [(5, date(2024, 1, 1)), (6, None)],
-    "struct": {"x": 1.0, "y": None},
-}
+    "day": date(2024, 7, 1), "ratio": 0.5, "bytes": b"\x00\xff", "list": [1, None],
+    "map": [(5, date(2024, 1, 1)), (6, None)], "struct": {"x": 1.0, "y": None},
+}  # fmt: skip
 EMPTY: dict[str, Any] = dict.fromkeys(ROW)
 
 

@@ -119,27 +119,13 @@ class SameOnlyAsItself:
 
 # State is stored by these numbers: changing one makes every checkpoint unreadable.
 PINNED: list[tuple[Hashable, int]] = [
-    ("topic", 0x9DE92F63),
-    ("", 0x0),
-    (b"topic", 0xFA20B1AE),
-    (0, 0x0),
-    (1, 0x9E3779B9),
-    (-1, 0x3C6EF373),
-    (1 << 100, 0xBE82D63F),
-    (0.5, 0xC7F4A7C1),
-    (Decimal("12.34"), 0xC0E3DB84),
-    (("a", 1), 0xB8F7C126),
-    ((), 0x0),
-    ((None, ("b", 2.5)), 0xE4E1A88B),
-    (date(2024, 2, 29), 0xE9F15607),
-    (datetime(2024, 2, 29, 12, 30), 0x425D6C03),
+    ("topic", 0x9DE92F63), ("", 0x0), (b"topic", 0xFA20B1AE), (0, 0x0), (1, 0x9E3779B9), (-1, 0x3C6EF373),
+    (1 << 100, 0xBE82D63F), (0.5, 0xC7F4A7C1), (Decimal("12.34"), 0xC0E3DB84), (("a", 1), 0xB8F7C126), ((), 0x0),
+    ((None, ("b", 2.5)), 0xE4E1A88B), (date(2024, 2, 29), 0xE9F15607), (datetime(2024, 2, 29, 12, 30), 0x425D6C03),
     (datetime(2024, 2, 29, 12, 30, tzinfo=UTC), 0x925FB087),
-    (time(12, 30), 0xC77BA616),
-    (timedelta(days=1), 0x936A7FCF),
-    (UUID(int=7), 0x20A54B2B),
-    (RuntimeExecutionMode.BATCH, 0x05EF320D),
-    (Place("Rome", 7), 0x4B45D777),
-]
+    (time(12, 30), 0xC77BA616), (timedelta(days=1), 0x936A7FCF), (UUID(int=7), 0x20A54B2B),
+    (RuntimeExecutionMode.BATCH, 0x05EF320D), (Place("Rome", 7), 0x4B45D777),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "expected"), PINNED, ids=lambda value: repr(value)[:40])
@@ -269,25 +255,20 @@ def test_subtasks_own_key_group_ranges_as_in_flink(max_parallelism: int, paralle
 
 REFUSED: list[tuple[Any, str]] = [
     (object(), "A key of type object cannot be assigned to a subtask: its hash differs between processes. Use str,"),
-    (["a"], "A key of type list cannot"),
-    ({"a": 1}, "A key of type dict cannot"),
+    (["a"], "A key of type list cannot"), ({"a": 1}, "A key of type dict cannot"),
     (frozenset("a"), "A key of type frozenset cannot"),
     (Changeable("Rome"), "A key of type Changeable cannot"),
     (SameOnlyAsItself("Rome"), "A key of type SameOnlyAsItself cannot"),
     (("a", ["b"]), "A key of type list cannot"),
     (Place("Rome", object()), "A key of type object cannot"),
     (float("nan"), "NaN cannot be a key: it is not equal to itself."),
-    (Decimal("NaN"), "NaN cannot be a key"),
-    (Decimal("sNaN"), "NaN cannot be a key"),
+    (Decimal("NaN"), "NaN cannot be a key"), (Decimal("sNaN"), "NaN cannot be a key"),
     ((1, float("nan")), "NaN cannot be a key"),
     (pd.NaT, "NaT cannot be a key: it is not equal to itself."),
-    ((1, pd.NaT), "NaT cannot be a key"),
-    (np.float64("nan"), "NaN cannot be a key"),
+    ((1, pd.NaT), "NaT cannot be a key"), (np.float64("nan"), "NaN cannot be a key"),
     (pd.NA, "A key of type NAType cannot"),
-    (
-        np.int64(5),
-        "A key of type int64 cannot be assigned to a subtask: its hash differs between processes. Return key.item",
-    ),
+    (np.int64(5),
+     "A key of type int64 cannot be assigned to a subtask: its hash differs between processes. Return key.item"),
     (np.datetime64("2024-01-01"), "Return key.item()"),
     (frozenset("ab"), "Return tuple(sorted(key)). Use str,"),
     (Path("/x"), "Return str(key)."),
@@ -297,7 +278,7 @@ REFUSED: list[tuple[Any, str]] = [
     (NewRights(8), "<NewRights: 8> cannot be a key: two flags with the same undeclared bits are not equal"),
     (("a", NewRights(8)), "Python. Return key.value."),
     (None, "The assigned key must not be None. The key selector must return a value for every record."),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "message"), REFUSED, ids=lambda value: repr(value)[:40])
@@ -347,20 +328,13 @@ class Counts(OneInputStreamProcessFunction[Any, Any]):
 
 
 EQUAL_ACROSS_CLASSES: list[tuple[Hashable, Hashable]] = [
-    (True, 1),
-    (1, 1.0),
-    (1, Decimal(1)),
-    (0.0, -0.0),
-    (Decimal("-0"), 0),
-    (0.5, np.float64(0.5)),
-    ("x", np.str_("x")),
-    (Bits(3), 3),
-    ((1, 2), Pair(1, 2)),
+    (True, 1), (1, 1.0), (1, Decimal(1)), (0.0, -0.0), (Decimal("-0"), 0), (0.5, np.float64(0.5)), ("x", np.str_("x")),
+    (Bits(3), 3), ((1, 2), Pair(1, 2)),
     (datetime(2024, 1, 1), pd.Timestamp("2024-01-01")),
     (datetime(2024, 1, 1, tzinfo=UTC), pd.Timestamp("2024-01-01 01:00", tz="Europe/Paris")),
     (timedelta(seconds=1), pd.Timedelta("1s")),
     (datetime(2024, 10, 27, 2, 30, fold=0), datetime(2024, 10, 27, 2, 30, fold=1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL_ACROSS_CLASSES, ids=repr)

@@ -210,26 +210,17 @@ def test_mismatched_dataframe_is_refused(record_type: type, columns: t.StructTyp
 @pytest.mark.parametrize(
     ("hint", "column", "fits"),
     [
-        (list[int], t.ArrayType(INT), True),
-        (list[int], t.ArrayType(STRING), False),
-        (list[int], INT, False),
+        (list[int], t.ArrayType(INT), True), (list[int], t.ArrayType(STRING), False), (list[int], INT, False),
         (list[list[str | None]], t.ArrayType(t.ArrayType(STRING)), True),
         (list, t.ArrayType(STRING), True),
         (dict[str, int], t.MapType(STRING, INT), True),
         (dict[str, int], t.MapType(STRING, STRING), False),
         (dict[str, int], t.MapType(INT, INT), False),
-        (dict[str, int], STRING, False),
-        (dict, t.MapType(INT, INT), True),
-        (dict[str, Any], table(a=INT), True),
-        (tuple[int, ...], t.ArrayType(INT), False),
-        (datetime, t.TimestampNTZType(), True),
-        (datetime, DAY, False),
-        (date, TIME, False),
-        (str, t.VarcharType(3), True),
-        (int | str, STRING, True),
-        (Topic, STRING, True),
+        (dict[str, int], STRING, False), (dict, t.MapType(INT, INT), True), (dict[str, Any], table(a=INT), True),
+        (tuple[int, ...], t.ArrayType(INT), False), (datetime, t.TimestampNTZType(), True), (datetime, DAY, False),
+        (date, TIME, False), (str, t.VarcharType(3), True), (int | str, STRING, True), (Topic, STRING, True),
     ],
-)
+)  # fmt: skip
 def test_field_types_must_hold_the_column_values(hint: Any, column: t.DataType, fits: bool) -> None:
     record_type = dataclasses.make_dataclass("Record", [("field", hint)])
     if fits:
