@@ -36,7 +36,7 @@ from dsv2 import (
 )
 from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
-from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -119,8 +119,8 @@ def join_flights(env: ExecutionEnvironment, bootstrap_servers: str, conninfo: st
     planes = env.from_source(planes_table, "planes").with_uid("planes")
     # With one reader, rows come in the order of the primary key, so the latest observation of an airport comes last.
     weather = env.from_source(weather_table, "weather").with_parallelism(1).with_uid("weather")
-    waiting_for_planes = processing_time_temporal_join(with_plane, JoinType.LEFT, is_deletion=is_gone)
-    waiting_for_weather = processing_time_temporal_join(with_weather, JoinType.LEFT)
+    waiting_for_planes = join(with_plane, JoinMode.temporal(), JoinType.LEFT, is_deletion=is_gone)
+    waiting_for_weather = join(with_weather, JoinMode.temporal(), JoinType.LEFT)
 
     def joined(
         plane_join: Join[Departure, Plane], weather_join: Join[Departed, Weather], how: str

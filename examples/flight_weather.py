@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension, EventTimeExtractor
-from dsv2.extension.join import JoinType, interval_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
@@ -61,7 +61,7 @@ def in_weather(
     """Join each flight with the observation that is at most an hour older than its scheduled departure."""
     flights_at = flights.process(in_order_of(lambda flight: flight.scheduled)).key_by(lambda flight: flight.origin)
     weather_at = weather.process(in_order_of(lambda observed: observed.hour)).key_by(lambda observed: observed.origin)
-    latest_observation = interval_join(with_sight, MILLISECOND - HOUR, timedelta(0), JoinType.LEFT)
+    latest_observation = join(with_sight, JoinMode.interval(MILLISECOND - HOUR, timedelta(0)), JoinType.LEFT)
     return flights_at.connect_and_process(weather_at, latest_observation).with_uid("in weather")
 
 

@@ -13,7 +13,7 @@ from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle
 from dsv2.checkpoint.record import RECORD_VERSION
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import interval_join, join, processing_time_temporal_join, window_join
+from dsv2.extension.join import JoinMode, join
 from dsv2.extension.window import CountTrigger, DeltaTrigger, WindowStrategy
 from dsv2.extension.window.process_functions import aggregated, reduced, windowed
 from dsv2.local import LocalRuntime
@@ -48,9 +48,7 @@ SPANS = {"a": 70, "b": 50}
 """The splits of a source, of which half have been read."""
 
 _COUNT: Any = aggregate_of(lambda: 0, lambda number, count: count + 1, lambda count: ("count", count))
-_any_interval_join: Any = interval_join  # each of their overloads accepts one type
-_any_temporal_join: Any = processing_time_temporal_join
-_any_window_join: Any = window_join
+any_join: Any = join  # each of their overloads accepts one type
 
 
 def span_of(item: Item) -> str:
@@ -128,9 +126,9 @@ class _Job:
     def add_joins(self) -> None:
         first, second = self._keyed_times, self._timed.key_by(key_of, version=1)
         for uid, function in (
-            ("interval join", _any_interval_join(paired, ms(-7), ms(7))),
-            ("window join", _any_window_join(WindowStrategy.tumbling(ms(25)), paired)),
-            ("temporal join", _any_temporal_join(paired)),
+            ("interval join", any_join(paired, JoinMode.interval(ms(-7), ms(7)))),
+            ("window join", any_join(paired, JoinMode.window(WindowStrategy.tumbling(ms(25))))),
+            ("temporal join", any_join(paired, JoinMode.temporal())),
         ):
             self._end(first.connect_and_process(second, function), uid)
         few = (self._numbers.filter(is_first_key).with_uid(f"first key {number}") for number in (1, 2))

@@ -100,7 +100,7 @@ def _aggregates_by_record(flow: Flow) -> Iterator[Finding]:
 
 def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
     message = "keeps every record of both sides forever, and a source before it is unbounded."
-    advice = "Pass ttl=StateTtl(...), or use interval_join or window_join."
+    advice = "Pass ttl=StateTtl(...), or join with JoinMode.interval or JoinMode.window."
     for operator in flow.functions:
         function = operator.function
         if not isinstance(function, UnboundedJoin) or all(state.time_to_live for state in function.uses_states()):

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource, HybridSource
@@ -99,8 +99,8 @@ def run(spark: SparkSession, folder: str, layout: str = "blob") -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
     items = env.from_source(source, watermarks=strategy).with_uid("spans").with_parallelism(3)
     rows = env.from_source(DataGeneratorSource(row, count=ROWS, records_per_batch=15)).with_uid("rows")
-    join = processing_time_temporal_join(Join(Gate(folder, "join")), JoinType.LEFT)
-    joined = items.key_by(key_of_item).connect_and_process(rows.key_by(key_of_row), join).with_uid("join")
+    current = join(Join(Gate(folder, "join")), JoinMode.temporal(), JoinType.LEFT)
+    joined = items.key_by(key_of_item).connect_and_process(rows.key_by(key_of_row), current).with_uid("join")
     joined.to_sink(FileSink(f"{folder}/joined", schema=Joined)).with_uid("joined")
     counted = joined.key_by(span_of).process(Count(Gate(folder, "count"))).with_uid("count")
     counted.to_sink(FileSink(f"{folder}/counted", format="json", schema=Counted)).with_uid("counted")

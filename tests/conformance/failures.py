@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import JoinType, interval_join, join, window_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -182,8 +182,8 @@ class FailingWindow(OneInputWindowStreamProcessFunction[int, int]):
             fail()
 
 
-NOBODY_IN_THE_INTERVAL: Any = interval_join(not_with_seven, ms(-100), ms(-99), JoinType.LEFT)
-IN_A_WINDOW: Any = window_join(WindowStrategy.tumbling(ms(5)), not_with_seven)
+NOBODY_IN_THE_INTERVAL: Any = join(not_with_seven, JoinMode.interval(ms(-100), ms(-99)), JoinType.LEFT)
+IN_A_WINDOW: Any = join(not_with_seven, JoinMode.window(WindowStrategy.tumbling(ms(5))))
 KEYED, TWO_KEYED = "KeyedProcess", "Keyed-TwoInput-Process"
 FAILURES = (
     Failure("record", lambda env: numbers(env).process(seven)),  # here

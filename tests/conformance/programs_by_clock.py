@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.conformance.functions import NUMBERS, PassEither, Stamped, mod3, parity
@@ -134,9 +134,9 @@ class TemporalJoinOf(Program):
         return f"temporal-join-{self.join_type.value}{'-marked' if self.marked else ''}"
 
     def build(self, p: Pipeline) -> None:
-        function: Any = processing_time_temporal_join
-        join = function(priced, self.join_type, is_deletion=is_gone)
-        joined: Any = self.sales(p).connect_and_process(self.prices(p), join).with_uid(p.uid("join"))
+        any_join: Any = join
+        function = any_join(priced, JoinMode.temporal(), self.join_type, is_deletion=is_gone)
+        joined: Any = self.sales(p).connect_and_process(self.prices(p), function).with_uid(p.uid("join"))
         p.collect(joined.process(Stamped()))
 
     def sales(self, p: Pipeline) -> KeyedPartitionStream[int, Sale]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, window_join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
@@ -143,8 +143,7 @@ def rows_by_key(p: Pipeline, rows: Sequence[Row]) -> KeyedPartitionStream[str, R
     return p.source(rows).process(per_event(row_time)).key_by(row_key)
 
 
-any_interval_join: Any = interval_join  # each of their overloads accepts one type
-any_window_join: Any = window_join
+any_join: Any = join  # each of their overloads accepts one type
 
 
 class IntervalJoins(Program):
@@ -153,7 +152,7 @@ class IntervalJoins(Program):
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
         for join_type in JoinType:
-            function = any_interval_join(PairOf(), ms(LOWER), ms(UPPER), join_type)
+            function = any_join(PairOf(), JoinMode.interval(ms(LOWER), ms(UPPER)), join_type)
             joined: Any = left.connect_and_process(right, function).with_uid(p.uid(join_type.value))
             p.collect(joined.process(Stamped()), join_type.value)
 
@@ -180,9 +179,9 @@ class WindowJoins(Program):
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
         for join_type in JoinType:
-            function = any_window_join(self.SLIDING, PairOf(), join_type)
+            function = any_join(PairOf(), JoinMode.window(self.SLIDING), join_type)
             p.collect(left.connect_and_process(right, function).process(Stamped()), join_type.value)
-        function = any_window_join(self.SESSION, PairOf())
+        function = any_join(PairOf(), JoinMode.window(self.SESSION))
         p.collect(left.connect_and_process(right, function).process(Stamped()), "session")
 
     def check(self, run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dsv2 import Collector, NonPartitionedContext, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import interval_join
+from dsv2.extension.join import JoinMode, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -282,7 +282,7 @@ class TimestampsOfSideOutputs(Program):
             "timers": timed.process(Late5()),
             "windows": timed.window(ten).process(WindowWithSide()),
             "sums": timed.window(ten).aggregate(aggregate_of(int, add, int), sum_to_side),
-            "joins": patient.connect_and_process(patient, interval_join(pair_to_side, ms(-1), ms(1))),
+            "joins": patient.connect_and_process(patient, join(pair_to_side, JoinMode.interval(ms(-1), ms(1)))),
         }
         for name, result in results.items():
             p.collect(result.side_output(STAMPS).process(Stamped()), name)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.extension.join import JoinType, interval_join, join, window_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.state import StateTtl, TtlUpdate
 from tests.durations import ms
@@ -18,8 +18,7 @@ from tests.profiles import examples
 from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, pair
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
-any_join: Any = interval_join  # each of its overloads accepts one type
-any_window_join: Any = window_join
+any_join: Any = join  # each of its overloads accepts one type
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
 
@@ -35,7 +34,7 @@ LIFETIMES = {
 @examples(25)
 @given(history=HISTORIES)
 def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Event]) -> None:
-    driver = JoinDriver(join(pair, ttl=LIFETIMES[lifetime]))
+    driver = JoinDriver(join(pair, JoinMode.unbounded(ttl=LIFETIMES[lifetime])))
     slow = SlowJoin(10 if LIFETIMES[lifetime] else None, renews=lifetime == "since they met")
     for event in history:
         results = driver.take(event)
@@ -53,7 +52,7 @@ def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Even
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_interval_join_matches_the_slow_one(join_type: JoinType, history: list[Event], bounds: tuple[int, int]) -> None:
     lower, upper = bounds
-    driver = JoinDriver(any_join(pair, ms(lower), ms(upper), join_type))
+    driver = JoinDriver(any_join(pair, JoinMode.interval(ms(lower), ms(upper)), join_type))
     slow = SlowIntervalJoin(join_type.value, lower, upper)
     for event in history:
         before = driver.event_time
@@ -99,7 +98,7 @@ def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> li
 @examples(8)
 @given(history=HISTORIES)
 def test_window_join_matches_the_slow_one(join_type: JoinType, windows: str, history: list[Event]) -> None:
-    driver = JoinDriver(any_window_join(WINDOWS[windows], pair, join_type))
+    driver = JoinDriver(any_join(pair, JoinMode.window(WINDOWS[windows]), join_type))
     slow = SlowWindowJoin(join_type.value, WINDOWS[windows])
     for event in history:
         found = Counter((joined, timestamp) for joined, timestamp, _ in driver.take(event))
@@ -121,7 +120,10 @@ def late_in(driver: JoinDriver, event: Event) -> list[Any]:
 
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_late_rows_of_an_interval_join_reach_the_callback(history: list[Event], bounds: tuple[int, int]) -> None:
-    driver, slow = JoinDriver(any_join(pair, *map(ms, bounds), **WANTED)), SlowIntervalJoin("inner", *bounds)
+    driver, slow = (
+        JoinDriver(any_join(pair, JoinMode.interval(*map(ms, bounds)), **WANTED)),
+        SlowIntervalJoin("inner", *bounds),
+    )
     found: list[Any] = []
     for event in history:
         before = driver.event_time
@@ -137,7 +139,7 @@ def test_late_rows_of_an_interval_join_reach_the_callback(history: list[Event], 
 @given(history=HISTORIES)
 def test_late_rows_of_a_window_join_reach_the_callback(windows: str, history: list[Event]) -> None:
     strategy = WINDOWS[windows]
-    driver, slow = JoinDriver(any_window_join(strategy, pair, **WANTED)), SlowWindowJoin("inner", strategy)
+    driver, slow = JoinDriver(any_join(pair, JoinMode.window(strategy), **WANTED)), SlowWindowJoin("inner", strategy)
     found: list[Any] = []
     for event in history:
         found += late_in(driver, event)

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinType, interval_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.testing import EndOfInput, StampedRecord, TwoInputNonBroadcastHarness
 from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.profiles import examples
 from tests.property.joining import event_time, key_of, pair
 
-any_join: Any = interval_join  # each of its overloads accepts one type
+any_join: Any = join  # each of its overloads accepts one type
 KEYS = "abcde"
 STEPS = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from(KEYS), st.integers(0, 20))
@@ -30,7 +30,7 @@ STEPS = st.lists(
 def subtasks(join_type: JoinType, parallelism: int, **options: Any) -> list[Any]:
     return [
         TwoInputNonBroadcastHarness(
-            any_join(pair, ms(-4), ms(6), join_type),
+            any_join(pair, JoinMode.interval(ms(-4), ms(6)), join_type),
             first_key=key_of,
             second_key=key_of,
             parallelism=parallelism,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ErrorPolicy, OutputTag
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, join
 from dsv2.extension.window import (
     CountTrigger,
     OneInputWindowStreamProcessFunction,
@@ -396,7 +396,7 @@ class Pairs(JoinFunction[Any, Any, Any]):
 JOINS: dict[str, Callable[[], Any]] = {
     "join": lambda: join(Pairs()),
     **{
-        f"interval {kind.value}": (lambda kind=kind: interval_join(Pairs(), ms(-8), ms(8), kind))  # type: ignore[misc]
+        f"interval {kind.value}": (lambda kind=kind: join(Pairs(), JoinMode.interval(ms(-8), ms(8)), kind))  # type: ignore[misc]
         for kind in (JoinType.INNER, JoinType.FULL)
     },
 }

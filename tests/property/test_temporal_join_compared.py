@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.testing import EndOfInput, IdleStatus
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
@@ -70,8 +70,10 @@ def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
 def test_it_matches_the_slow_one(
     join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]
 ) -> None:
-    make: Any = processing_time_temporal_join
-    driver = JoinDriver(make(pair, join_type, is_deletion=lambda row: row.number < 0, snapshot_timeout=ms(1000)))
+    any_join: Any = join
+    driver = JoinDriver(
+        any_join(pair, JoinMode.temporal(snapshot_timeout=ms(1000)), join_type, is_deletion=lambda row: row.number < 0)
+    )
     slow, history = SlowTemporalJoin(join_type.value, channels=2), History()
     told = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
     told += [history.event("end", channel, "", 0, False) for channel in ends]

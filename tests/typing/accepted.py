@@ -27,12 +27,10 @@ from dsv2 import (
 from dsv2.connectors.files import FileSinkSource
 from dsv2.extension.join import (
     JoinFunction,
+    JoinMode,
     JoinType,
     OnSnapshotTimeout,
-    interval_join,
     join,
-    processing_time_temporal_join,
-    window_join,
 )
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
@@ -448,10 +446,14 @@ def joins(g: Given) -> None:
     assert_type(join(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(join(every_pair), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, join(every_pair, ttl=StateTtl(timedelta(hours=1)))), NonKeyed[bytes])
+    assert_type(
+        connect(g.other_keyed, join(every_pair, JoinMode.unbounded(ttl=StateTtl(timedelta(hours=1))))), NonKeyed[bytes]
+    )
     assert_type(connect(g.other_keyed, join(every_pair), g.key_of_bytes), Keyed[str, bytes])
     assert_type(
-        connect(g.other_keyed, interval_join(JoinedPair(), ms(-5), timedelta(seconds=5), on_late_right=late_date)),
+        connect(
+            g.other_keyed, join(JoinedPair(), JoinMode.interval(ms(-5), timedelta(seconds=5)), on_late_right=late_date)
+        ),
         NonKeyed[bytes],
     )
 
@@ -462,8 +464,13 @@ def a_join_of_anything(left: object, right: object, output: Collector[bytes], ct
 def joins_of_subclasses(g: Given) -> None:
     connect = g.keyed.connect_and_process
     assert_type(connect(g.other_keyed, join(a_join_of_anything)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(a_join_of_anything, ms(0), ms(5), JoinType.FULL)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(WindowStrategy.count(2), a_join_of_anything)), NonKeyed[bytes])
+    assert_type(
+        connect(g.other_keyed, join(a_join_of_anything, JoinMode.interval(ms(0), ms(5)), JoinType.FULL)),
+        NonKeyed[bytes],
+    )
+    assert_type(
+        connect(g.other_keyed, join(a_join_of_anything, JoinMode.window(WindowStrategy.count(2)))), NonKeyed[bytes]
+    )
 
 
 def choices_are_members_or_strings(g: Given) -> None:
@@ -473,10 +480,10 @@ def choices_are_members_or_strings(g: Given) -> None:
     StateDeclarations.list_state_builder("s", int).redistribute_by("union")
     new_builder("w").type_bool().default_handling_strategy("ignore")
     connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(ms(5))
-    assert_type(connect(g.other_keyed, interval_join(left_alone, ms(0), ms(5), "left")), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(left_only, ms(0), ms(5), "anti")), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, anyone_alone, "full")), NonKeyed[bytes])
-    processing_time_temporal_join(every_pair, on_snapshot_timeout="fail")
+    assert_type(connect(g.other_keyed, join(left_alone, JoinMode.interval(ms(0), ms(5)), "left")), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(left_only, JoinMode.interval(ms(0), ms(5)), "anti")), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(anyone_alone, JoinMode.window(tumbling), "full")), NonKeyed[bytes])
+    join(every_pair, JoinMode.temporal(on_snapshot_timeout="fail"))
 
 
 def names_for_annotations(g: Given) -> None:
@@ -491,15 +498,23 @@ def names_for_annotations(g: Given) -> None:
 
 def joins_with_none(g: Given) -> None:
     connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(ms(5))
-    assert_type(connect(g.other_keyed, interval_join(left_alone, ms(0), ms(5), JoinType.LEFT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(right_alone, ms(0), ms(5), JoinType.RIGHT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(anyone_alone, ms(0), ms(5), JoinType.FULL)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(left_only, ms(0), ms(5), JoinType.SEMI)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, every_pair)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, left_alone, JoinType.LEFT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, right_alone, JoinType.RIGHT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, anyone_alone, JoinType.FULL)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, window_join(tumbling, left_only, JoinType.ANTI)), NonKeyed[bytes])
+    assert_type(
+        connect(g.other_keyed, join(left_alone, JoinMode.interval(ms(0), ms(5)), JoinType.LEFT)), NonKeyed[bytes]
+    )
+    assert_type(
+        connect(g.other_keyed, join(right_alone, JoinMode.interval(ms(0), ms(5)), JoinType.RIGHT)), NonKeyed[bytes]
+    )
+    assert_type(
+        connect(g.other_keyed, join(anyone_alone, JoinMode.interval(ms(0), ms(5)), JoinType.FULL)), NonKeyed[bytes]
+    )
+    assert_type(
+        connect(g.other_keyed, join(left_only, JoinMode.interval(ms(0), ms(5)), JoinType.SEMI)), NonKeyed[bytes]
+    )
+    assert_type(connect(g.other_keyed, join(every_pair, JoinMode.window(tumbling))), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(left_alone, JoinMode.window(tumbling), JoinType.LEFT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(right_alone, JoinMode.window(tumbling), JoinType.RIGHT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(anyone_alone, JoinMode.window(tumbling), JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(left_only, JoinMode.window(tumbling), JoinType.ANTI)), NonKeyed[bytes])
 
 
 def is_sunday(day: date) -> bool:
@@ -507,12 +522,12 @@ def is_sunday(day: date) -> bool:
 
 
 def temporal_joins(g: Given) -> None:
-    connect, temporal = g.keyed.connect_and_process, processing_time_temporal_join
-    assert_type(temporal(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
-    assert_type(connect(g.other_keyed, temporal(every_pair, is_deletion=is_sunday)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, temporal(left_alone, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
-    temporal(every_pair, snapshot_timeout=timedelta(hours=1), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
-    temporal(left_alone, JoinType.LEFT, snapshot_timeout=ms(60_000))
+    connect, mode = g.keyed.connect_and_process, JoinMode.temporal()
+    assert_type(join(JoinedPair(), mode), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=is_sunday)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=lambda day: day.day == 1)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(left_alone, mode, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
+    JoinMode.temporal(snapshot_timeout=timedelta(hours=1), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
 
 
 def sinks_and_their_files(env: ExecutionEnvironment, flights: NonKeyedPartitionStream[Flight]) -> None:

@@ -1,4 +1,4 @@
-"""A watermark generator on each side, ``key_by`` and ``interval_join``."""
+"""A watermark generator on each side, ``key_by`` and ``join``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, KeyedPartitionStream, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, interval_join
+from dsv2.extension.join import JoinFunction, JoinMode, join
 from dsv2.sources import DataGeneratorSource
 
 __all__ = ("measure", "pipeline")
@@ -34,8 +34,8 @@ def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """Build the pipeline of offers and orders."""
     offers = _side(env, "offers", Side(task.keys, OFFERS), task)
     orders = _side(env, "orders", Side(task.keys, ORDERS), task)
-    join = interval_join(Match(), timedelta(0), timedelta(milliseconds=BEFORE))
-    return add_up(offers.connect_and_process(orders, join).with_uid("pairs"))
+    pairs = join(Match(), JoinMode.interval(timedelta(0), timedelta(milliseconds=BEFORE)))
+    return add_up(offers.connect_and_process(orders, pairs).with_uid("pairs"))
 
 
 def _side(env: ExecutionEnvironment, name: str, side: Side, task: Task) -> KeyedPartitionStream[int, Sided]:

@@ -1,20 +1,19 @@
 """Joins of two keyed streams (FLIP-500, FLIP-326), and of a stream with a service."""
 
-from dsv2.extension.join.api import interval_join, join, processing_time_temporal_join, window_join
+from dsv2.extension.join.api import join
 from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord
 from dsv2.extension.join.lookup import LookupCache, lookup_join
+from dsv2.extension.join.modes import JoinMode
 from dsv2.extension.join.temporal import OnSnapshotTimeout
 
 __all__ = (
     "JoinFunction",
+    "JoinMode",
     "JoinType",
     "Joining",
     "LateRecord",
     "LookupCache",
     "OnSnapshotTimeout",
-    "interval_join",
     "join",
     "lookup_join",
-    "processing_time_temporal_join",
-    "window_join",
 )

@@ -43,7 +43,7 @@ class OnSnapshotTimeout(Enum):
 class TemporalJoin(
     JoinProcessFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
 ):
-    """The join that ``processing_time_temporal_join`` creates. ``timeout`` is in ms."""
+    """The temporal join. ``timeout`` is in ms."""
 
     _described = "A processing-time temporal join"
     dsv2_refuses_error_policy = (

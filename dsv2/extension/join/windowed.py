@@ -24,7 +24,7 @@ from dsv2.spi import FailedCallbackError, Position, refuse_returned
 
 
 class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """The join that ``window_join`` creates: the ``window`` of a ``JoinInWindow`` function."""
+    """The join in windows: the ``window`` of a ``JoinInWindow`` function."""
 
     def __init__(self, strategy: WindowStrategy, function: JoinInWindow[IN1, IN2, OUT]) -> None:
         super().__init__(strategy, function)

@@ -7,11 +7,9 @@ from datetime import date
 from dsv2 import Collector, RuntimeContext
 from dsv2.extension.join import (
     JoinFunction,
+    JoinMode,
     JoinType,
-    interval_join,
     join,
-    processing_time_temporal_join,
-    window_join,
 )
 from dsv2.extension.window import WindowStrategy
 from dsv2.state import StateTtl
@@ -43,9 +41,9 @@ def a_join_function_takes_the_records_of_both_sides(g: Given) -> None:
 
 
 def a_join_function_must_expect_none(g: Given) -> None:
-    interval_join(every_pair, ms(0), ms(5), JoinType.LEFT)  # E: call-overload
-    window_join(WindowStrategy.tumbling(ms(5)), left_alone, JoinType.FULL)  # E: call-overload
-    window_join(WindowStrategy.tumbling(ms(5)), every_pair, JoinType.SEMI)  # E: call-overload
+    join(every_pair, JoinMode.interval(ms(0), ms(5)), JoinType.LEFT)  # E: call-overload
+    join(left_alone, JoinMode.window(WindowStrategy.tumbling(ms(5))), JoinType.FULL)  # E: call-overload
+    join(every_pair, JoinMode.window(WindowStrategy.tumbling(ms(5))), JoinType.SEMI)  # E: call-overload
 
 
 def a_join_function_gets_four_arguments(g: Given) -> None:
@@ -53,26 +51,29 @@ def a_join_function_gets_four_arguments(g: Given) -> None:
 
 
 def bounds_are_times(g: Given) -> None:
-    interval_join(every_pair, "now", ms(5))  # E: call-overload
-    interval_join(every_pair, -5, 5)  # E: call-overload
-    interval_join(every_pair, ms(-5), ms(5), "left")  # E: call-overload
+    join(every_pair, JoinMode.interval("now", ms(5)))  # E: arg-type
+    join(every_pair, JoinMode.interval(-5, 5))  # E: arg-type
+    join(every_pair, JoinMode.interval(ms(-5), ms(5)), "left")  # E: call-overload
 
 
 def a_type_is_known_where_it_is_written(join_type: JoinType) -> None:
-    interval_join(every_pair, ms(0), ms(5), join_type)  # E: call-overload
-    window_join(WindowStrategy.tumbling(ms(5)), every_pair, "outer")  # E: call-overload
+    join(every_pair, JoinMode.interval(ms(0), ms(5)), join_type)  # E: call-overload
+    join(every_pair, JoinMode.window(WindowStrategy.tumbling(ms(5))), "outer")  # E: call-overload
 
 
 def late_records_are_those_of_their_side(g: Given) -> None:
-    late_dates = interval_join(every_pair, ms(0), ms(5), on_late_right=late_number)
+    late_dates = join(every_pair, JoinMode.interval(ms(0), ms(5)), on_late_right=late_number)
     g.keyed.connect_and_process(g.other_keyed, late_dates)  # E: misc
-    window_join(WindowStrategy.tumbling(ms(5)), every_pair, on_late_left=Pair())  # E: call-overload
-    window_join(10, every_pair)  # E: call-overload
+    join(every_pair, JoinMode.window(WindowStrategy.tumbling(ms(5))), on_late_left=Pair())  # E: call-overload
+    join(every_pair, JoinMode.window(10))  # E: arg-type
 
 
 def a_life_is_long_as_declared() -> None:
-    join(every_pair, ttl=1000)  # E: arg-type
-    interval_join(every_pair, ms(0), ms(5), ttl=StateTtl(ms(1000)))  # E: call-overload
+    join(every_pair, JoinMode.unbounded(ttl=1000))  # E: arg-type
+    join(every_pair, JoinMode.interval(ms(0), ms(5), ttl=StateTtl(ms(1000))))  # E: call-arg
+    join(every_pair, JoinMode.unbounded(), on_late_left=late_number)  # E: call-overload
+    join(every_pair, JoinMode.interval(ms(0), ms(5)), is_deletion=bool)  # E: call-overload
+    join(every_pair, ms(5))  # E: call-overload
 
 
 def is_long(text: str) -> bool:
@@ -80,8 +81,8 @@ def is_long(text: str) -> bool:
 
 
 def a_temporal_join_is_an_inner_or_a_left_one_of_rows_that_it_knows(g: Given) -> None:
-    processing_time_temporal_join(every_pair, JoinType.LEFT)  # E: call-overload
-    processing_time_temporal_join(every_pair, JoinType.RIGHT)  # E: call-overload
-    wrong = processing_time_temporal_join(every_pair, is_deletion=is_long)
+    join(every_pair, JoinMode.temporal(), JoinType.LEFT)  # E: call-overload
+    join(every_pair, JoinMode.temporal(), JoinType.RIGHT)  # E: call-overload
+    wrong = join(every_pair, JoinMode.temporal(), is_deletion=is_long)
     g.keyed.connect_and_process(g.other_keyed, wrong)  # E: misc
-    g.other_keyed.connect_and_process(g.keyed, processing_time_temporal_join(every_pair))  # E: arg-type
+    g.other_keyed.connect_and_process(g.keyed, join(every_pair, JoinMode.temporal()))  # E: arg-type

@@ -24,7 +24,7 @@ from dsv2.checkpoint.description import Description, describe
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinType, interval_join, join, processing_time_temporal_join, window_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
 from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.functions import (
@@ -262,20 +262,20 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "records"],
     ),
     "interval join": (
-        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
-        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5), JoinType.LEFT)),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5)))),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5)), JoinType.LEFT)),
         ["- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
     "join in windows": (
-        replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair)),
-        replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair, JoinType.SEMI)),
+        replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.session(ms(5))))),
+        replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.session(ms(5))), JoinType.SEMI)),
         ["- AT(join): the content of its state was sessions in event time, which hold records of two inputs, "
          "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
     ),
     "another join": (
-        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
-        replace(PROGRAM, join=processing_time_temporal_join(pair)),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5)))),
+        replace(PROGRAM, join=join(pair, JoinMode.temporal())),
         ["+ AT(join): its use of processing-time timers was False and is now True",
          "- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the latest row of each key of the build side, and the probe records that wait for its snapshot",
@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     ),
     "time to live of a join": (
         replace(PROGRAM, join=join(pair)),
-        replace(PROGRAM, join=join(pair, ttl=StateTtl(ms(5)))),
+        replace(PROGRAM, join=join(pair, JoinMode.unbounded(ttl=StateTtl(ms(5))))),
         ["- AT(join): state 'left': its time to live was False and is now True",
          "- AT(join): state 'right': its time to live was False and is now True"],
     ),
@@ -367,15 +367,15 @@ ALLOWED: dict[str, tuple[Program, Program]] = {
         replace(PROGRAM, count=reduced(WindowStrategy.tumbling(ms(10)).with_early_firing(ms(5), TimeType.EVENT), max)),
     ),
     "type and timeout of a temporal join": (
-        replace(PROGRAM, join=processing_time_temporal_join(pair)),
+        replace(PROGRAM, join=join(pair, JoinMode.temporal())),
         replace(
             PROGRAM,
-            join=processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
+            join=join(pair, JoinMode.temporal(snapshot_timeout=ms(5)), JoinType.LEFT, is_deletion=bool),
         ),
     ),
     "bounds of an interval join": (
-        replace(PROGRAM, join=interval_join(pair, ms(0), ms(1))),
-        replace(PROGRAM, join=interval_join(pair, ms(0), ms(2))),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(0), ms(1)))),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(0), ms(2)))),
     ),
 }
 

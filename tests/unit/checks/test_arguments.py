@@ -19,7 +19,7 @@ from dsv2.connectors.formats import MessagePart, SubjectNameStrategy
 from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.postgres import IfSlotExists
 from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
-from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, JoinType, OnSnapshotTimeout, join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.functions import FunctionInput
 from dsv2.jobs import OnChange
@@ -132,11 +132,11 @@ BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
         new_builder("w").type_long().barrier(timeout=ms(5), when_exceeded=way(WhenExceeded.PROCEED)).build()
     ),
     "format": lambda way: FileSink[Any]("out", format=way(FileSinkFormat.CSV), schema="n int").format,
-    "join": lambda way: join(pair, way(JoinType.INNER)).state_layout,  # type: ignore[attr-defined]
-    "interval join": lambda way: interval_join(pair, ms(0), ms(5), way(JoinType.FULL)).state_layout,  # type: ignore[attr-defined]
-    "temporal join": lambda way: vars(
-        processing_time_temporal_join(pair, on_snapshot_timeout=way(OnSnapshotTimeout.FAIL))
-    )["_on_timeout"],
+    "join": lambda way: join(pair, join_type=way(JoinType.INNER)).state_layout,  # type: ignore[attr-defined]
+    "interval join": lambda way: join(pair, JoinMode.interval(ms(0), ms(5)), way(JoinType.FULL)).state_layout,  # type: ignore[attr-defined]
+    "temporal join": lambda way: vars(join(pair, JoinMode.temporal(on_snapshot_timeout=way(OnSnapshotTimeout.FAIL))))[
+        "_on_timeout"
+    ],
 }
 
 
@@ -160,7 +160,6 @@ spark_runtime: Any = SparkRuntime
 generator_source: Any = DataGeneratorSource
 collection_source: Any = CollectionSource
 any_join: Any = join
-temporal_join: Any = processing_time_temporal_join
 
 
 @pytest.mark.parametrize(
@@ -178,9 +177,9 @@ temporal_join: Any = processing_time_temporal_join
         (lambda: generator_source(5), ConfigurationError),
         (lambda: collection_source([1], records_per_batch=1.5), ConfigurationError),
         (lambda: collection_source(5), ConfigurationError),
-        (lambda: join(pair, "left"), ConfigurationError),
-        (lambda: any_join(pair, "outer"), ConfigurationError),
-        (lambda: temporal_join(pair, snapshot_timeout=60_000), ConfigurationError),
+        (lambda: any_join(pair, join_type="left"), ConfigurationError),
+        (lambda: any_join(pair, join_type="outer"), ConfigurationError),
+        (lambda: join(pair, JoinMode.temporal(60_000)), ConfigurationError),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_arguments_raise_plan_errors(call: Any, error: type[PlanError]) -> None:

@@ -12,7 +12,7 @@ from dsv2 import ExecutionEnvironment, OutputTag
 from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import JoinFunction, interval_join, join, window_join
+from dsv2.extension.join import JoinFunction, JoinMode, join
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
@@ -72,8 +72,7 @@ def total(**wrong: Any) -> Any:
     return aggregate_of(**{**right, **wrong})
 
 
-any_interval_join: Any = interval_join
-any_window_join: Any = window_join
+any_join: Any = join
 
 
 def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
@@ -115,22 +114,22 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         ),
         (lambda f: join(f), ConfigurationError, "or a callable (left, right, output, ctx), not <function"),
         (
-            lambda f: any_interval_join(f, ms(0), ms(5)),
+            lambda f: any_join(f, JoinMode.interval(ms(0), ms(5))),
             ConfigurationError,
             "or a callable (left, right, output, ctx), not <func",
         ),
         (
-            lambda f: any_window_join(TEN, f),
+            lambda f: any_join(f, JoinMode.window(TEN)),
             ConfigurationError,
             "or a callable (left, right, output, ctx), not <function",
         ),
         (
-            lambda f: any_interval_join(pair, ms(0), ms(5), on_late_left=f),
+            lambda f: any_join(pair, JoinMode.interval(ms(0), ms(5)), on_late_left=f),
             ConfigurationError,
             "on_late_left must be a callable (record, output, ctx), not <function",
         ),
         (
-            lambda f: any_window_join(TEN, pair, on_late_right=f),
+            lambda f: any_join(pair, JoinMode.window(TEN), on_late_right=f),
             ConfigurationError,
             "on_late_right must be a callable (record, output, ctx), not <function",
         ),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dsv2 import ExecutionEnvironment
 from dsv2.errors import ContractError, InvalidWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import JoinType, interval_join
+from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
 from dsv2.extension.window import WindowStrategy
 from dsv2.model import RecordBatch
@@ -192,8 +192,8 @@ def test_no_record_is_lost_at_any_time(times: list[int], kind: str, function: st
 
 @given(at=st.builds(lambda step: LAST - step, st.integers(0, 4 * SIZE)))
 def test_join_matches_or_refuses_every_left_record(at: int) -> None:
-    joined: Any = interval_join(
-        lambda left, right, out, ctx: out.collect((left, right)), ms(0), ms(SIZE), JoinType.LEFT
+    joined: Any = join(
+        lambda left, right, out, ctx: out.collect((left, right)), JoinMode.interval(ms(0), ms(SIZE)), JoinType.LEFT
     )
 
     def build(env: ExecutionEnvironment) -> Any:

@@ -13,7 +13,7 @@ from dsv2.arrow import ArrowProcessFunction
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
 from dsv2.errors import ConfigurationError, ContractError, InvalidKeyError, PlanError, ResourceError, UserFunctionError
-from dsv2.extension.join import processing_time_temporal_join
+from dsv2.extension.join import JoinMode, join
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.sinks import CollectSink
@@ -323,7 +323,7 @@ class TestOperators:
             "sample": lambda: source.sample(0.5),
             "limit": lambda: source.limit(1),
             "temporal join": lambda: keyed.connect_and_process(
-                keyed, processing_time_temporal_join(lambda left, right, output, ctx: None)
+                keyed, join(lambda left, right, output, ctx: None, JoinMode.temporal())
             ),
         }
         source.to_sink(CollectSink())

@@ -20,7 +20,7 @@ from dsv2.errors import (
     UnreadStreamWarning,
     UserFunctionError,
 )
-from dsv2.extension.join import JoinFunction, interval_join, join
+from dsv2.extension.join import JoinFunction, JoinMode, join
 from dsv2.extension.window import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     WindowStrategy,
@@ -191,10 +191,9 @@ class TestEmitting:
 
     def test_late_records_of_a_join_of_callables(self) -> None:
         late = OutputTag("late", int)
-        function: Any = interval_join(
+        function: Any = join(
             lambda left, right, output, ctx: ctx.output(TEXT, f"{left} {right}"),
-            ms(-5),
-            ms(5),
+            JoinMode.interval(ms(-5), ms(5)),
             on_late_left=lambda record, output, ctx: ctx.output(late, record),
         )
         harness: Any = TwoInputNonBroadcastHarness(

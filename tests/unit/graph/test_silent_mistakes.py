@@ -17,7 +17,7 @@ import pytest
 from dsv2 import Collector, ExecutionEnvironment, OutputTag, PartitionedContext
 from dsv2.errors import PlanError, SchemaError, UnreadStreamWarning, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, interval_join, join, window_join
+from dsv2.extension.join import JoinFunction, JoinMode, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -214,7 +214,9 @@ def stamped(s: Any) -> Any:
         (lambda s: s.key_by(str).connect_and_process(s.key_by(str), join(ReturnsPair())), r"returned \(3, 3\)"),
         (
             lambda s: (
-                stamped(s).key_by(str).connect_and_process(stamped(s).key_by(str), window_join(TEN, ReturnsPair()))
+                stamped(s)
+                .key_by(str)
+                .connect_and_process(stamped(s).key_by(str), join(ReturnsPair(), JoinMode.window(TEN)))
             ),
             r"returned \(3, 3\)",
         ),
@@ -222,7 +224,7 @@ def stamped(s: Any) -> Any:
             lambda s: (
                 stamped(s)
                 .key_by(str)
-                .connect_and_process(stamped(s).key_by(str), interval_join(ReturnsPair(), ms(0), ms(0)))
+                .connect_and_process(stamped(s).key_by(str), join(ReturnsPair(), JoinMode.interval(ms(0), ms(0))))
             ),
             r"returned \(3, 3\)",
         ),
@@ -236,7 +238,7 @@ def test_return_value_for_a_record_is_refused(build: Callable[[Any], Any], said:
 
 
 @pytest.mark.parametrize("first", ["left", "right"])
-@pytest.mark.parametrize("build", [join, lambda function: interval_join(function, ms(0), ms(0))])
+@pytest.mark.parametrize("build", [join, lambda function: join(function, JoinMode.interval(ms(0), ms(0)))])
 def test_return_value_of_a_join_is_refused(build: Any, first: str) -> None:
     harness = TwoInputNonBroadcastHarness[Any, Any, Any](build(ReturnsPair()), first_key=str, second_key=str)
     inputs = [harness.first_input, harness.second_input]

@@ -13,7 +13,7 @@ from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import interval_join, join, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, join
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, WindowStrategy
 from dsv2.extension.window.process_functions import windowed
 from dsv2.functions import (
@@ -154,8 +154,8 @@ def other(streams: Streams, predicate: Any, uid: str) -> Any:
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "function with states": OfTwo,
     "join": lambda: join(pair),
-    "interval join": lambda: interval_join(pair, lower=ms(-5), upper=ms(5)),
-    "temporal join": lambda: processing_time_temporal_join(enriched),
+    "interval join": lambda: join(pair, JoinMode.interval(lower=ms(-5), upper=ms(5))),
+    "temporal join": lambda: join(enriched, JoinMode.temporal()),
     "windows": lambda: windowed(WindowStrategy.tumbling(ms(10)), OfWindow()),
 }
 

@@ -14,7 +14,7 @@ from dsv2.aggregates import Key, Last, Mean, WindowStart
 from dsv2.cli import main
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import interval_join, join, processing_time_temporal_join
+from dsv2.extension.join import JoinMode, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
@@ -32,8 +32,7 @@ class Trade(NamedTuple):
 
 TRADES = [Trade("a", 1), Trade("b", 3), Trade("a", 12), Trade("a", 15)]
 A1, B3, A12, A15 = ({"symbol": trade.symbol, "time": trade.time} for trade in TRADES)
-any_interval_join: Any = interval_join
-any_temporal_join: Any = processing_time_temporal_join
+any_join: Any = join
 Build = Callable[[Any, Any], Any]
 
 
@@ -141,7 +140,7 @@ def test_states_of_windows(tmp_path: Path) -> None:
 
 
 def test_buffered_rows_of_an_interval_join(tmp_path: Path) -> None:
-    build = lambda one, other: one.connect_and_process(other, any_interval_join(pair, ms(-5), ms(3)))  # noqa: E731
+    build = lambda one, other: one.connect_and_process(other, any_join(pair, JoinMode.interval(ms(-5), ms(3))))  # noqa: E731
     rows = rows_of(savepoint_of(build, tmp_path).contents("f"))
     of_both = [("a", 1, A1), ("a", 12, A12), ("a", 15, A15), ("b", 3, B3)]
     assert rows == sorted(
@@ -159,7 +158,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None:
 
 
 def test_rows_of_a_temporal_join(tmp_path: Path) -> None:
-    build = lambda one, other: one.connect_and_process(other, any_temporal_join(pair))  # noqa: E731
+    build = lambda one, other: one.connect_and_process(other, any_join(pair, JoinMode.temporal()))  # noqa: E731
     rows = rows_of(savepoint_of(build, tmp_path).contents("f"))
     assert [(row["key"], row["side"], row["timestamp"], row["value"]) for row in rows] == [
         ("a", "first", 1, A1),

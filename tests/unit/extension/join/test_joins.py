@@ -11,7 +11,7 @@ import pytest
 from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, window_join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
@@ -21,8 +21,7 @@ from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
 from tests.support import local_environment, two_inputs
 
 ZERO, SECOND = timedelta(0), timedelta(seconds=1)
-any_join: Any = interval_join  # each of its overloads accepts one type
-any_window_join: Any = window_join
+any_join: Any = join  # each of its overloads accepts one type
 
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
@@ -35,11 +34,26 @@ class TestRefused:
     @each_type
     def test_join_without_windows_must_be_inner(self, join_type: JoinType) -> None:
         if join_type is JoinType.INNER:
-            join(pair, join_type)
+            any_join(pair, join_type=join_type)
             return
         with pytest.raises(ConfigurationError) as refused:
-            join(pair, join_type)
-        assert f"join_type of join must be INNER, not {join_type}, because" in str(refused.value)
+            any_join(pair, join_type=join_type)
+        assert f"join_type of an unbounded join must be INNER, not {join_type}, because" in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("mode", "options", "said"),
+        [
+            (JoinMode.unbounded(), {"on_late_left": print}, "on_late_left does not apply to an unbounded join."),
+            (JoinMode.unbounded(), {"is_deletion": bool}, "is_deletion does not apply to an unbounded join."),
+            (JoinMode.temporal(), {"on_late_right": print}, "on_late_right does not apply to a temporal join."),
+            (JoinMode.interval(ms(0), ms(1)), {"is_deletion": bool}, "is_deletion does not apply to a join in interv"),
+            (ms(5), {}, "mode must be a JoinMode, such as JoinMode.interval(lower, upper), not datetime.timedelta("),
+        ],
+    )
+    def test_options_of_other_modes(self, mode: Any, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            any_join(pair, mode, **options)
+        assert str(refused.value).startswith(said)
 
     @pytest.mark.parametrize(
         ("function", "said"),
@@ -53,8 +67,8 @@ class TestRefused:
         "make",
         [
             join,
-            lambda function: any_join(function, SECOND, SECOND),
-            lambda function: any_window_join(WindowStrategy.tumbling(SECOND), function),
+            lambda function: any_join(function, JoinMode.interval(SECOND, SECOND)),
+            lambda function: any_join(function, JoinMode.window(WindowStrategy.tumbling(SECOND))),
         ],
     )
     def test_function_that_does_not_accept_a_pair(self, make: Callable[[Any], Any], function: Any, said: str) -> None:
@@ -64,8 +78,8 @@ class TestRefused:
 
     def test_invalid_windows(self) -> None:
         with pytest.raises(ConfigurationError) as refused:
-            any_window_join(10, pair)
-        assert str(refused.value).startswith("window_join takes a WindowStrategy, such as")
+            any_join(pair, JoinMode.window(10))  # type: ignore[arg-type]
+        assert str(refused.value).startswith("window takes a WindowStrategy, such as")
 
     @pytest.mark.parametrize(
         ("lower", "upper", "said"),
@@ -78,16 +92,16 @@ class TestRefused:
     )  # fmt: skip
     def test_invalid_bounds(self, lower: Any, upper: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
-            any_join(pair, lower, upper)
+            any_join(pair, JoinMode.interval(lower, upper))
         assert said in str(refused.value)
 
     @pytest.mark.parametrize(
         ("function", "name"),
         [
             (join(pair), "A join requires two keyed streams"),
-            (any_join(pair, SECOND, SECOND), "An interval join requires"),
-            (any_window_join(WindowStrategy.tumbling(SECOND), pair), "A window join requires"),
-            (any_window_join(WindowStrategy.global_(), pair), "A window join requires"),
+            (any_join(pair, JoinMode.interval(SECOND, SECOND)), "An interval join requires"),
+            (any_join(pair, JoinMode.window(WindowStrategy.tumbling(SECOND))), "A window join requires"),
+            (any_join(pair, JoinMode.window(WindowStrategy.global_())), "A window join requires"),
         ],
     )
     @pytest.mark.parametrize("place", ["non-keyed", "global"])
@@ -155,7 +169,9 @@ class TestPlaces:
     def test_kept_key_is_checked_in_timers_of_an_interval_join(self) -> None:
         def build(left: Any, right: Any) -> Any:
             left, right = (stream.process(generator()).key_by(first_of) for stream in (left, right))
-            return left.connect_and_process(right, any_join(pair, ZERO, ZERO, JoinType.LEFT), lambda joined: "z")
+            return left.connect_and_process(
+                right, any_join(pair, JoinMode.interval(ZERO, ZERO), JoinType.LEFT), lambda joined: "z"
+            )
 
         with pytest.raises(UserFunctionError) as failed:
             self.run(build)
@@ -174,7 +190,7 @@ class Numbering(JoinFunction[Row, Row, int]):
 
 
 class TestFunction:
-    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, ms(-5), ms(5))])
+    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, JoinMode.interval(ms(-5), ms(5)))])
     def test_fields_are_checkpointed(self, make: Callable[[Any], Any]) -> None:
         driver = JoinDriver(make(Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
@@ -182,14 +198,16 @@ class TestFunction:
         assert counts == [1, 2, 3]
 
     def test_fields_of_a_window_join_are_checkpointed(self) -> None:
-        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(10)), Numbering()))
+        driver = JoinDriver(
+            any_join(Numbering(), JoinMode.window(WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(10))))
+        )
         driver.take(Event(0, Row("a", 0, 1)))
         move(driver, 9)
         late = [driver.take(Event(2, Row("a", n, 1), restart=True)) for n in range(3)]
         assert [[count for count, *_ in results] for results in late] == [[1], [2, 3], [4, 5, 6]]
 
     def test_partners_come_in_timestamp_order(self) -> None:
-        driver = JoinDriver(any_join(pair, -SECOND, SECOND))
+        driver = JoinDriver(any_join(pair, JoinMode.interval(-SECOND, SECOND)))
         for timestamp in (5, 2, 9, 2):
             driver.take(Event(2, Row("a", timestamp, timestamp)))
         results = driver.take(Event(0, Row("a", 0, 4)))
@@ -207,9 +225,9 @@ class TestFunction:
             raise ValueError("too late")
 
         if kind == "interval":
-            driver = JoinDriver(any_join(pair, ms(0), ms(0), **{name: late}))
+            driver = JoinDriver(any_join(pair, JoinMode.interval(ms(0), ms(0)), **{name: late}))
         else:
-            driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10)), pair, **{name: late}))
+            driver = JoinDriver(any_join(pair, JoinMode.window(WindowStrategy.tumbling(ms(10))), **{name: late}))
         move(driver, 20)
         with pytest.raises(UserFunctionError) as failed:
             driver.take(Event(channel, Row("a", 1, 5)))
@@ -219,7 +237,7 @@ class TestFunction:
     def test_interval_join_requires_timestamps(self) -> None:
         env = local_environment()
         keyed = env.from_collection([("a", 1)]).key_by(first_of)
-        keyed.connect_and_process(keyed, any_join(pair, ZERO, ZERO)).to_sink(CollectSink())
+        keyed.connect_and_process(keyed, any_join(pair, JoinMode.interval(ZERO, ZERO))).to_sink(CollectSink())
         with pytest.raises(UserFunctionError) as failed:
             env.execute()
         assert failed.value.cause_type == "ContractError"
@@ -240,7 +258,7 @@ class TestState:
     @pytest.mark.parametrize("bounds", [(-3, 5), (2, 6), (-6, -2)])
     def test_interval_join_drops_state_with_event_time(self, join_type: JoinType, bounds: tuple[int, int]) -> None:
         lower, upper = (timedelta(milliseconds=bound) for bound in bounds)
-        driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
+        driver, unused = (JoinDriver(any_join(pair, JoinMode.interval(lower, upper), join_type)) for _ in range(2))
         self.fill(driver)
         full = driver.state_size()
         assert full > 5 * self.ROWS
@@ -257,10 +275,12 @@ class TestState:
     @pytest.mark.parametrize(("join_type", "alone"), [(JoinType.INNER, []), (JoinType.LEFT, [0, 1])])
     def test_interval_join_state_fits_other_bounds(self, join_type: JoinType, alone: list[int]) -> None:
         """Rows buffered under the bounds of one program are found under those of the next."""
-        driver = JoinDriver(any_join(pair, ms(0), ms(3), join_type))
+        driver = JoinDriver(any_join(pair, JoinMode.interval(ms(0), ms(3)), join_type))
         for number in range(4):
             driver.take(Event(0, Row("a", number, 10 * number)))
-        later = JoinDriver(any_join(pair, ms(0), ms(12), join_type), snapshot=driver.harness.snapshot())
+        later = JoinDriver(
+            any_join(pair, JoinMode.interval(ms(0), ms(12)), join_type), snapshot=driver.harness.snapshot()
+        )
         met = later.take(Event(2, Row("a", 9, 31)))
         assert [(left.number, timestamp) for (left, _), timestamp, _ in met] == [(2, 31), (3, 31)]
         left_over = [result for channel in range(CHANNELS) for result in later.take(Event(channel, event_time(50)))]
@@ -271,7 +291,7 @@ class TestState:
     def test_row_without_possible_partners_is_not_kept(self, join_type: JoinType) -> None:
         """If all partners come before a row or after it, there may be nothing for the row to wait for."""
         lower, upper = timedelta(milliseconds=-20), timedelta(milliseconds=-10)
-        driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
+        driver, unused = (JoinDriver(any_join(pair, JoinMode.interval(lower, upper), join_type)) for _ in range(2))
         for each in (driver, unused):
             move(each, 100)
         for number in range(100):
@@ -292,7 +312,7 @@ class TestState:
     def test_window_join_drops_state_with_event_time(
         self, join_type: JoinType, strategy: WindowStrategy, gone: int
     ) -> None:
-        driver, unused = (JoinDriver(any_window_join(strategy, pair, join_type)) for _ in range(2))
+        driver, unused = (JoinDriver(any_join(pair, JoinMode.window(strategy), join_type)) for _ in range(2))
         self.fill(driver)
         assert driver.state_size() > 5 * self.ROWS
         move(driver, gone - 1)
@@ -303,7 +323,7 @@ class TestState:
 
     @pytest.mark.parametrize("join_type", [JoinType.SEMI, JoinType.ANTI])
     def test_semi_and_anti_joins_keep_no_partners(self, join_type: JoinType) -> None:
-        driver = JoinDriver(any_join(pair, -SECOND, SECOND, join_type))
+        driver = JoinDriver(any_join(pair, JoinMode.interval(-SECOND, SECOND), join_type))
         for number in range(500):
             driver.take(Event(2, Row("a", number, 5)))
         assert driver.state_size() < 3_000

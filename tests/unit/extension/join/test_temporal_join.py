@@ -10,7 +10,7 @@ import pytest
 
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, OnSnapshotTimeout, join
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
@@ -20,7 +20,7 @@ from dsv2.watermark import new_builder
 from tests.durations import ms
 from tests.support import local_environment, operator_named, two_inputs
 
-any_join: Any = processing_time_temporal_join  # each of its overloads accepts one type
+any_join: Any = join  # each of its overloads accepts one type
 
 EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 SECOND = timedelta(seconds=1)
@@ -45,7 +45,7 @@ def key_of(record: Any) -> str:
 
 
 def harness_of(function: Any = None, **options: Any) -> TwoInputNonBroadcastHarness[Probe, Row, Any]:
-    function = function if function is not None else any_join(pair, snapshot_timeout=SECOND)
+    function = function if function is not None else any_join(pair, JoinMode.temporal(snapshot_timeout=SECOND))
     options.setdefault("declarations", [EVENT])
     options.setdefault("clock", ManualClock(5000))
     return TwoInputNonBroadcastHarness(function, first_key=key_of, second_key=key_of, **options)
@@ -59,37 +59,40 @@ class TestRefused:
     @pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
     def test_other_join_types_are_refused(self, join_type: JoinType) -> None:
         if join_type in (JoinType.INNER, JoinType.LEFT):
-            any_join(pair, join_type)
+            any_join(pair, JoinMode.temporal(), join_type)
             return
         with pytest.raises(ConfigurationError, match=f"must be INNER or LEFT, not {join_type}"):
-            any_join(pair, join_type)
+            any_join(pair, JoinMode.temporal(), join_type)
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("make", "said"),
         [
-            ({"snapshot_timeout": ms(0)}, "snapshot_timeout must be at least 1 ms, not 0 ms."),
-            ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not -1000 ms."),
-            ({"snapshot_timeout": 1.5}, "snapshot_timeout must be a datetime.timedelta, such as"),
-            ({"is_deletion": "value"}, "is_deletion must be a callable (row) -> bool, not 'value'."),
-            ({"is_deletion": lambda: True}, "is_deletion must be a callable (row) -> bool, not <function"),
+            (lambda: JoinMode.temporal(ms(0)), "snapshot_timeout must be at least 1 ms, not 0 ms."),
+            (lambda: JoinMode.temporal(-SECOND), "snapshot_timeout must be at least 1 ms, not -1000 ms."),
+            (lambda: JoinMode.temporal(1.5), "snapshot_timeout must be a datetime.timedelta, such as"),  # type: ignore[arg-type]
+            (
+                lambda: any_join(pair, JoinMode.temporal(), is_deletion="value"),
+                "a callable (row) -> bool, not 'value'.",
+            ),
+            (lambda: any_join(pair, JoinMode.temporal(), is_deletion=lambda: True), "(row) -> bool, not <function"),
         ],
     )
-    def test_invalid_options(self, options: dict[str, Any], said: str) -> None:
+    def test_invalid_options(self, make: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
-            any_join(pair, **options)
+            make()
         assert said in str(refused.value)
 
     @pytest.mark.parametrize("function", [JoinFunction, two_inputs(), 7])
     def test_function_that_does_not_accept_a_pair(self, function: Any) -> None:
         with pytest.raises(ConfigurationError, match="A join takes a JoinFunction"):
-            any_join(function)
+            any_join(function, JoinMode.temporal())
 
     @pytest.mark.parametrize("place", ["non-keyed", "global"])
     def test_streams_without_keys(self, place: str) -> None:
         env = local_environment()
         stream: Any = env.from_collection([1])
         stream = stream.global_() if place == "global" else stream
-        stream.connect_and_process(stream, any_join(pair))  # refused
+        stream.connect_and_process(stream, any_join(pair, JoinMode.temporal()))  # refused
         with pytest.raises(PlanError) as refused:
             env.build_plan()
         assert f"{__file__}:" in str(refused.value)
@@ -131,7 +134,7 @@ class TestTime:
             output.collect_and_overwrite_timestamp(probe.number, probe.number)
             output.collect(probe.number)
 
-        harness = harness_of(any_join(stamped))
+        harness = harness_of(any_join(stamped, JoinMode.temporal()))
         harness.second_input.push(Row("a", "row"))
         harness.first_input.push(Probe("a", 30), timestamp=7)
         harness.second_input.push_use_processing_time()
@@ -172,7 +175,10 @@ class TestFoundOut:
 
     def test_timeout_may_be_an_error(self) -> None:
         harness = harness_of(
-            any_join(pair, snapshot_timeout=timedelta(minutes=2), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
+            any_join(
+                pair,
+                JoinMode.temporal(snapshot_timeout=timedelta(minutes=2), on_snapshot_timeout=OnSnapshotTimeout.FAIL),
+            )
         )
         harness.first_input.push(Probe("a", 1), Probe("b", 2))
         harness.restart()
@@ -209,7 +215,9 @@ class TestFoundOut:
     @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
     def test_no_timeout_if_input_ends_in_time(self, order: tuple[str, str], declarations: list[Any]) -> None:
         """Remaining timers fire at the end, but nothing has waited for too long."""
-        harness = harness_of(any_join(pair, on_snapshot_timeout=OnSnapshotTimeout.FAIL), declarations=declarations)
+        harness = harness_of(
+            any_join(pair, JoinMode.temporal(on_snapshot_timeout=OnSnapshotTimeout.FAIL)), declarations=declarations
+        )
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
         for side in order:
@@ -217,7 +225,9 @@ class TestFoundOut:
         assert (harness.output.records, harness.ended) == ([(1, "row")], True)
 
     def test_completed_snapshot_leaves_no_timers(self) -> None:
-        harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness = harness_of(
+            any_join(pair, JoinMode.temporal(snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        )
         harness.first_input.push(Probe("a", 1))
         assert harness.processing_timers("a") == [5010]
         harness.second_input.push_use_processing_time()
@@ -226,7 +236,9 @@ class TestFoundOut:
         harness.advance_clock(ms(100))
 
     def test_no_timeout_without_waiting_records(self) -> None:
-        harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness = harness_of(
+            any_join(pair, JoinMode.temporal(snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        )
         harness.second_input.push(Row("a", "row"))
         harness.advance_clock(ms(10**9))
 
@@ -236,7 +248,7 @@ class TestFoundOut:
     def test_job_continues_without_data_for_the_timeout(self) -> None:
         env = local_environment()
         stream = env.from_collection([Probe("a", 1)]).key_by(key_of)
-        stream.connect_and_process(stream, any_join(pair)).with_uid("join").to_sink(CollectSink())
+        stream.connect_and_process(stream, any_join(pair, JoinMode.temporal())).with_uid("join").to_sink(CollectSink())
         plan = env.build_plan()
         assert plan.needs_clock(operator_named(plan, "join"))
 
@@ -278,7 +290,7 @@ class NumberingByKey(JoinFunction[Probe, Row, Any]):
 class TestState:
     @pytest.mark.parametrize("function", [Numbering(), Choosy()])
     def test_restart_changes_nothing(self, function: Any) -> None:
-        harness = harness_of(any_join(function))
+        harness = harness_of(any_join(function, JoinMode.temporal()))
         for number in range(4):
             harness.first_input.push(Probe("a", number))
             harness.second_input.push(Row("a", f"row {number}"))
@@ -317,7 +329,10 @@ class TestState:
         assert sum(map(waiting, new)) == 0
 
     def test_keyed_fields_of_its_function_are_redistributed(self) -> None:
-        old = [harness_of(any_join(NumberingByKey()), parallelism=3, max_parallelism=8, subtask=n) for n in range(3)]
+        old = [
+            harness_of(any_join(NumberingByKey(), JoinMode.temporal()), parallelism=3, max_parallelism=8, subtask=n)
+            for n in range(3)
+        ]
         for key in "abcdef":
             own = old[subtask_of(key, 8, 3)]
             own.second_input.push_use_processing_time()
@@ -326,15 +341,21 @@ class TestState:
         for idle in old:
             idle.second_input.push_use_processing_time()
         snapshots = [one.snapshot() for one in old]
-        new = harness_of(any_join(NumberingByKey()), parallelism=1, max_parallelism=8, rescaled=snapshots)
+        new = harness_of(
+            any_join(NumberingByKey(), JoinMode.temporal()), parallelism=1, max_parallelism=8, rescaled=snapshots
+        )
         new.first_input.push(*(Probe(key, 2) for key in "abcdef"))
         assert new.output.records == [(2, f"of {key}") for key in "abcdef"]
-        snapshots[1] = harness_of(any_join(NumberingByKey()), parallelism=3, max_parallelism=8, subtask=1).snapshot()
+        snapshots[1] = harness_of(
+            any_join(NumberingByKey(), JoinMode.temporal()), parallelism=3, max_parallelism=8, subtask=1
+        ).snapshot()
         with pytest.raises(IncompatibleCheckpointError, match="differ in fields of the extension"):
-            harness_of(any_join(NumberingByKey()), parallelism=1, max_parallelism=8, rescaled=snapshots)
+            harness_of(
+                any_join(NumberingByKey(), JoinMode.temporal()), parallelism=1, max_parallelism=8, rescaled=snapshots
+            )
 
     def test_only_the_latest_row_is_kept(self) -> None:
-        harness = harness_of(any_join(pair, is_deletion=lambda row: row.value is None))
+        harness = harness_of(any_join(pair, JoinMode.temporal(), is_deletion=lambda row: row.value is None))
         unused = len(harness.snapshot())
         for number in range(500):
             harness.second_input.push(Row("a", f"row {number}"))
@@ -371,7 +392,7 @@ class TestFailures:
             raise ValueError("on purpose")
 
     def test_of_a_buffered_record_is_named(self) -> None:
-        harness = harness_of(any_join(self.failing))
+        harness = harness_of(any_join(self.failing, JoinMode.temporal()))
         harness.first_input.push(Probe("a", 1), Probe("b", 2))
         harness.second_input.push(Row("a", "row"), Row("b", "row"))
         with pytest.raises(UserFunctionError) as failed:
@@ -382,14 +403,14 @@ class TestFailures:
         assert "in failing\n" in error.traceback_text
 
     def test_of_is_deletion_is_named(self) -> None:
-        harness = harness_of(any_join(pair, is_deletion=lambda row: row.nothing))
+        harness = harness_of(any_join(pair, JoinMode.temporal(), is_deletion=lambda row: row.nothing))
         with pytest.raises(UserFunctionError) as failed:
             harness.second_input.push(Row("a", "row"))
         assert (failed.value.callback, failed.value.cause_type) == ("is_deletion", "AttributeError")
         assert failed.value.record == "Row(key='a', value='row')"
 
     def test_kept_key_is_checked(self) -> None:
-        harness = harness_of(any_join(pair), output_key=lambda result: "z")
+        harness = harness_of(any_join(pair, JoinMode.temporal()), output_key=lambda result: "z")
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
         with pytest.raises(UserFunctionError) as failed:

@@ -11,7 +11,7 @@ import pytest
 
 from dsv2 import ExecutionEnvironment, OutputTag, new_builder
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.extension.join import interval_join, join
+from dsv2.extension.join import JoinMode, join
 from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy
 from dsv2.extension.window.process_functions import reduced
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
@@ -111,7 +111,7 @@ def joined(left: Callable[[Any], Any], right: Callable[[Any], Any], *, ends: boo
 
     def build(env: ExecutionEnvironment) -> None:
         others = right((bounded if ends else endless)(env, "others"))
-        function: Any = interval_join(lambda one, other, output, ctx: None, -MINUTE, MINUTE)
+        function: Any = join(lambda one, other, output, ctx: None, JoinMode.interval(-MINUTE, MINUTE))
         keyed = left(endless(env)).key_by(str).connect_and_process(others.key_by(str), function)
         written(keyed.with_uid("join"))
 
@@ -224,7 +224,7 @@ def read_completely(env: ExecutionEnvironment) -> None:
 def kept(ttl: Any, source: Any = endless) -> Build:
     def build(env: ExecutionEnvironment) -> None:
         others = source(env, "others").key_by(str)
-        function: Any = join(lambda one, other, output, ctx: None, ttl=ttl)
+        function: Any = join(lambda one, other, output, ctx: None, JoinMode.unbounded(ttl=ttl))
         written(source(env).key_by(str).connect_and_process(others, function).with_uid("join"))
 
     return build

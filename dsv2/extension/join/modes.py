@@ -1,0 +1,115 @@
+"""The modes of a join: the records of the two sides that are partners, and how long they wait for each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from dsv2.checks.arguments import as_choice, as_milliseconds
+from dsv2.errors import ConfigurationError
+from dsv2.extension.join.temporal import OnSnapshotTimeout
+from dsv2.extension.window import WindowStrategy
+from dsv2.state import StateTtl
+
+
+class JoinMode:
+    """The records with equal keys that are partners. Create a mode with one of the static methods.
+
+    They raise ``ConfigurationError`` for an argument that is out of range.
+    """
+
+    @staticmethod
+    def unbounded(ttl: StateTtl | None = None) -> UnboundedMode:
+        """All records are partners. A result has the timestamp of the record that arrived later.
+
+        Args:
+            ttl: How long, in processing time, each record is kept. None (default): forever.
+        """
+        return UnboundedMode(ttl)
+
+    @staticmethod
+    def interval(lower: timedelta, upper: timedelta) -> IntervalMode:
+        """Records with timestamps in an interval are partners: ``left + lower <= right <= left + upper``.
+
+        Partners are joined in the order of their timestamps. The results of a pair have the greater timestamp of the
+        two. A record without a partner is joined with None once event time excludes further partners. The result has
+        that event time as timestamp, or that of the record if it is greater, so it is not late downstream. SEMI emits
+        a left record with its first partner. A record is late if event time has reached its timestamp.
+
+        Args:
+            lower: The lower bound relative to the left timestamp. Negative: before the left record.
+            upper: The upper bound relative to the left timestamp.
+        """
+        earliest, latest = as_milliseconds(lower, "lower"), as_milliseconds(upper, "upper")
+        if earliest > latest:
+            raise ConfigurationError(f"lower must not exceed upper: lower is {earliest} ms and upper is {latest} ms.")
+        return IntervalMode(earliest, latest)
+
+    @staticmethod
+    def window(strategy: WindowStrategy) -> WindowMode:
+        """Records in the same window are partners. A window is joined when it fires.
+
+        Its results have the last ms of the window as timestamp. A window that fires several times, early or for allowed
+        late records, joins all of its records each time. A record is late if its windows have been removed.
+
+        Args:
+            strategy: The windows.
+        """
+        if not isinstance(strategy, WindowStrategy):
+            raise ConfigurationError(
+                f"window takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}."
+            )
+        return WindowMode(strategy)
+
+    @staticmethod
+    def temporal(
+        snapshot_timeout: timedelta = timedelta(minutes=10),
+        on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
+    ) -> TemporalMode:
+        """The partner of a left (probe) record is the latest row of its key on the right (build) side.
+
+        The build side is the changelog of a table: a snapshot, then changes (FLIP-326). Probe records are buffered in
+        order until the snapshot is complete. Then each is joined on arrival with the current row. Results have the
+        timestamp of the probe record. The counter ``probe_records_waiting`` shows the number of buffered records.
+
+        The snapshot is complete when every subtask of the build side has emitted the watermark
+        ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended.
+
+        Args:
+            snapshot_timeout: How long probe records may be buffered by the wall clock, at least 1 ms.
+            on_snapshot_timeout: Then ``"fail"`` fails the job; ``"warn"`` logs a warning and increments the counter
+                ``snapshot_timeouts``, again each time the timeout passes.
+        """
+        timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
+        return TemporalMode(timeout, as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout"))
+
+
+@dataclass(frozen=True)
+class UnboundedMode(JoinMode):
+    """The mode of ``JoinMode.unbounded``."""
+
+    ttl: StateTtl | None = None
+
+
+@dataclass(frozen=True)
+class IntervalMode(JoinMode):
+    """The mode of ``JoinMode.interval``. The bounds are in ms."""
+
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True)
+class WindowMode(JoinMode):
+    """The mode of ``JoinMode.window``."""
+
+    strategy: WindowStrategy
+
+
+@dataclass(frozen=True)
+class TemporalMode(JoinMode):
+    """The mode of ``JoinMode.temporal``. The timeout is in ms."""
+
+    timeout: int
+    on_timeout: OnSnapshotTimeout
