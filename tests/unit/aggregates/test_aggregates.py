@@ -473,3 +473,12 @@ def test_late_records_are_counted(key: Any, part: Any, strategy: WindowStrategy,
     total.with_uid("windows").with_parallelism(2).to_sink(CollectSink())
     result = env.execute()
     assert sum(subtask.late_records for subtask in result.progress.operators["windows"].subtasks) == late
+
+
+@pytest.mark.parametrize("aggregate", [Min("amount"), Max("amount")])
+@pytest.mark.parametrize("nan", ["NaN", "sNaN"])
+def test_decimal_that_is_not_a_number_is_the_extremum(aggregate: Min | Max, nan: str) -> None:
+    """Python refuses to compare it."""
+    number, not_a_number = Decimal(3), Decimal(nan)
+    assert aggregate.fold(not_a_number, number) is not_a_number
+    assert aggregate.fold(number, not_a_number) is not_a_number
