@@ -1,22 +1,19 @@
-"""Compiles a plan to a Spark query of sources, levels and sinks, and starts it."""
+"""Starts plans as Spark queries: checks the session and the checkpoint, and builds the job."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 from urllib.parse import urlparse
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql import SparkSession
 
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.base.folders import Folder
@@ -32,19 +29,16 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
-from dsv2.sources import DataFrameSource
 from runtime_spark.checkpoint.dead_letters import batch_letters
 from runtime_spark.checkpoint.file_outputs import check_outputs_unused
 from runtime_spark.checkpoint.source_reports import ReportArchive
+from runtime_spark.compiler import CompiledPlan, PlanCompiler
 from runtime_spark.frames.failures import job_failure, usable
-from runtime_spark.frames.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA
+from runtime_spark.frames.layout import Layout, StateLayout
 from runtime_spark.frames.session import settings, starting
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
-from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.frames.worker_logging import check_logging
 from runtime_spark.job.batch_job import BatchJob
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
@@ -52,48 +46,21 @@ from runtime_spark.job.progress_thread import ProgressThread
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.platform.connect import check_runs_on
-from runtime_spark.platform.executors import check_executors, check_planners, use_this_python
+from runtime_spark.platform.executors import check_executors, check_planners
 from runtime_spark.platform.folders import driver_folder, open_folder
 from runtime_spark.platform.log_filter import leave_out_warnings
 from runtime_spark.platform.versions import check_spark
-from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
-from runtime_spark.sink.intermediate_frames import PassedReports, check_passages, passed
+from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS
+from runtime_spark.sink.intermediate_frames import check_passages
 from runtime_spark.sink.sink_types import with_schema_checks
-from runtime_spark.sink.sinks import SinkWriter, check_sink
-from runtime_spark.source.sources import SourceOptions, check_source, source_frames, source_streams, tick
+from runtime_spark.sink.sinks import check_sink
+from runtime_spark.source.sources import SourceOptions, source_streams
 from runtime_spark.source.split_feed import SplitFiles
 from runtime_spark.start.checkpoint import Checkpoint
 from runtime_spark.start.migration import choose_generation
-from runtime_spark.start.restoration import Restoration
-from runtime_spark.task.map_stage import check_map_state, with_map_state
-from runtime_spark.task.stage import STATE_SCHEMA, batch_stage, streaming_stage
+from runtime_spark.task.map_stage import check_map_state
 
 _BATCH_JOBS = itertools.count()  # of this process
-
-
-@dataclass(frozen=True)
-class CompiledPlan:
-    """A plan as a DataFrame of frames for its sinks.
-
-    Attributes:
-        layout: The layout of the plan.
-        packed: The job for the workers.
-        frames: The DataFrame.
-        unchecked: Whether Spark's check of streaming queries would reject the DataFrame.
-        restores: Whether the DataFrame restores a savepoint.
-        reports: The reports of subtasks that do not arrive in ``frames``. None: there are none.
-    """
-
-    layout: Layout
-    packed: bytes
-    frames: DataFrame
-    unchecked: bool
-    restores: bool = False
-    reports: PassedReports | None = None
-
-    def sink_writer(self, spark: SparkSession, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock) -> SinkWriter:
-        """Return the writer of the sinks of ``plan``, which is this one. Parameters: those of ``SinkWriter``."""
-        return SinkWriter(spark, plan, self.layout, self.packed, job_id, run, clock, self.reports)
 
 
 class SparkRuntime:
@@ -142,7 +109,8 @@ class SparkRuntime:
         self._clock = clock if clock is not None else SystemClock()
         self._state_layout = layout
         self._state_key = state_key
-        self._worker_logging = None if worker_logging is None else check_logging(worker_logging)
+        logging = None if worker_logging is None else check_logging(worker_logging)
+        self._compiler = PlanCompiler(spark, self._clock, state_key, logging)
 
     def compile(
         self, plan: Plan, options: SourceOptions | None = None, checkpoint: Checkpoint | None = None
@@ -161,51 +129,9 @@ class SparkRuntime:
         """
         check_runs_on(self._spark, plan)
         try:
-            return self._compiled(plan, options or SourceOptions(), checkpoint)
+            return self._compiler.compile(plan, self._layout_of(plan), options or SourceOptions(), checkpoint)
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
-
-    def _compiled(self, plan: Plan, options: SourceOptions, checkpoint: Checkpoint | None) -> CompiledPlan:
-        spark, clock, layout = self._spark, self._clock, self._layout_of(plan)
-        restoration, history, traced_batch = (
-            (None, None, None)
-            if checkpoint is None
-            else (checkpoint.restoration, checkpoint.history, checkpoint.traced_batch)
-        )
-        use_this_python(spark)
-        for operator in plan.operators:
-            if operator.kind is OperatorKind.SOURCE:
-                check_source(operator)
-        registry = TypeRegistry.of(plan)
-        savepoint = None if restoration is None else restoration.savepoint
-        restores = savepoint is not None
-        origin = None
-        if restoration is not None and savepoint is not None:
-            origin = RestoredProgram(savepoint.info.program, restoration.sent(plan))
-        packed = pack_job(plan, layout, registry, self._state_key, history, origin, traced_batch, self._worker_logging)
-        job_key = hashlib.sha256(packed).hexdigest()[:16]
-        of_sources = pack_part(packed)
-        frames = source_frames(spark, plan, of_sources, job_key, clock, options)
-
-        def new_tick() -> DataFrame:
-            return tick(spark, of_sources, job_key, clock)
-
-        frames = _restored(frames, plan, layout, packed, restoration, 0, new_tick)
-        reports = PassedReports(spark) if plan.passages else None
-        ends = _ends_of_sections(plan, layout)
-        for level in range(len(layout.levels) + 1):
-            for section, end in enumerate(ends, start=1):
-                if end == level:
-                    assert reports is not None
-                    rows = passed(frames, plan, plan.passages[section - 1], layout, of_sources, reports)
-                    frames = source_frames(spark, plan, of_sources, job_key, clock, options, section, rows)
-                    frames = _restored(frames, plan, layout, packed, restoration, section, new_tick)
-            if level < len(layout.levels):
-                operators = {operator.id for head in layout.levels[level] for operator in plan.chains[head]}
-                frames = _level(frames, plan, layout, pack_part(packed, operators), level, clock)
-        reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
-        unchecked = reads_rows or len(layout.levels) > 1
-        return CompiledPlan(layout, of_sources, frames, unchecked=unchecked, restores=restores, reports=reports)
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
         """Return how this runtime would run ``plan``, for ``ExecutionEnvironment.explain``. Nothing runs."""
@@ -339,47 +265,6 @@ class SparkRuntime:
     def _layout_of(self, plan: Plan) -> Layout:
         layout = Layout.of(plan, self._partitions, self._state_layout)
         return replace(layout, dataframes=check_passages(self._spark, plan)) if plan.passages else layout
-
-
-def _restored(
-    frames: DataFrame,
-    plan: Plan,
-    layout: Layout,
-    packed: bytes,
-    restoration: Restoration | None,
-    section: int,
-    new_tick: Callable[[], DataFrame],
-) -> DataFrame:
-    """Add the frames that restore the subtasks of a section of ``plan``."""
-    if restoration is None:
-        return frames
-    # Last in the section, and in every run, because Spark logs the offsets of sources by their order.
-    restoring = restore_frames(frames.sparkSession, restoration.savepoint, packed, new_tick())
-    if plan.passages:
-        own = [slot for slot, (operator, _) in layout.addresses.items() if plan.sections[operator] == section]
-        restoring = restoring.where(F.col("slot").isin(own))
-    return frames.unionAll(restoring)
-
-
-def _ends_of_sections(plan: Plan, layout: Layout) -> list[int]:
-    """For each section but the last, the number of levels before its end."""
-    return [sum(plan.sections[level[0]] <= section for level in layout.levels) for section in range(len(plan.passages))]
-
-
-def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:
-    if plan.mode is RuntimeExecutionMode.BATCH:
-        placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
-        return placed.mapInArrow(batch_stage(packed, level, clock.now_ms()), ROW_SCHEMA)
-    if level > 0:
-        # Spark 4.3 fails on the memory format of rows that go directly from one such operator into a shuffle. A
-        # projection between the two prevents this, but the optimizer removes one that computes nothing.
-        frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
-    timed = any(plan.needs_clock(operator) for head in layout.levels[level] for operator in plan.chains[head])
-    if layout.state is StateLayout.MAP:
-        return with_map_state(frames, packed, level, timed=timed)
-    timeout = GroupStateTimeout.ProcessingTimeTimeout if timed else GroupStateTimeout.NoTimeout
-    stage = streaming_stage(packed, level, timed=timed)
-    return frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)
 
 
 def _checkpoint(location: str | None) -> str:

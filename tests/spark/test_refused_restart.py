@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-import runtime_spark.runtime
+import runtime_spark.compiler
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.base.folders import LocalFolder
 from dsv2.errors import (
@@ -220,7 +220,7 @@ def test_damaged_state_fails_the_job_and_is_never_used(
 ) -> None:
     before = read_back(folder / "out")
     with monkeypatch.context() as patched:
-        patched.setattr(runtime_spark.runtime, "streaming_stage", tampering_stage)
+        patched.setattr(runtime_spark.compiler, "streaming_stage", tampering_stage)
         with pytest.raises(CorruptDataError) as refused:
             run(spark, folder)
     assert str(refused.value).startswith("State of KeyedProcess (uid 'total'), subtask ")

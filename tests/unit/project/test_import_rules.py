@@ -51,7 +51,8 @@ ORDERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "dsv2": LAYERS,
     "dsv2.runtime": one_by_one("serde report state exchange operator sources rescale __init__"),
     "runtime_spark": one_by_one(
-        "platform frames checkpoint savepoint start source task sink job runtime dataframe command_line __init__"
+        "platform frames checkpoint savepoint start source task sink job compiler runtime dataframe command_line "
+        "__init__"
     ),
 }
 

@@ -30,7 +30,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource
-from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
+from runtime_spark import SparkRuntime, command_line, compiler, create_savepoint, to_dataframe
 from runtime_spark.checkpoint.file_merges import SparkMerger
 from runtime_spark.checkpoint.generations import Generations
 from runtime_spark.frames import worker
@@ -89,7 +89,7 @@ def test_error_of_spark_while_it_compiles_names_the_job(monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise AnalysisException("no such column")
 
-    monkeypatch.setattr(runtime, "use_this_python", fail)
+    monkeypatch.setattr(compiler, "use_this_python", fail)
     env = ExecutionEnvironment.get_instance("local")
     env.from_collection([1]).to_sink(CollectSink())
     session: Any = None
