@@ -8,26 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.maven import maven_classpath
 from components.server import MissingComponentError, Server, free_ports
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-__all__ = ("S3Server", "s3_jars")
+__all__ = ("S3Server",)
 
 _KEY = "dsv2"  # moto accepts any
 _REGION = "us-east-1"
-_POM = Path(__file__).with_name("s3-pom.xml")
-
-
-def s3_jars() -> list[str]:
-    """Return the jars with Hadoop's file system ``s3a``.
-
-    Raises:
-        MissingComponentError: They cannot be downloaded.
-    """
-    return maven_classpath(_POM, "Spark on S3").split(":")
 
 
 class S3Server:
@@ -85,14 +74,3 @@ class S3Server:
         """Return environment variables with which Arrow uses the server for ``s3://tests/...``."""
         keys = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _KEY}
         return {**keys, "AWS_ENDPOINT_URL": self.endpoint, "AWS_DEFAULT_REGION": _REGION}
-
-    def in_spark(self) -> dict[str, str]:
-        """Return settings of a session with which Spark uses the server for ``s3a://tests/...``."""
-        return {
-            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
-            "spark.hadoop.fs.s3a.endpoint.region": _REGION,
-            "spark.hadoop.fs.s3a.access.key": _KEY,
-            "spark.hadoop.fs.s3a.secret.key": _KEY,
-            "spark.hadoop.fs.s3a.path.style.access": "true",
-            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-        }

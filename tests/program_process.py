@@ -45,6 +45,13 @@ class ProgramProcess:
         assert outcome["code"] == 0, f"{printed}\n{outcome['error']}\n{self._log.read_text()}"
         return printed
 
+    def run_short(self, module: str, results: Path) -> dict[str, Any]:
+        """Run a benchmark or a storm in its short form, and return the JSON that it stores in ``results``."""
+        printed, name = self.run(module, ["--short", "--results", str(results)]), module.rpartition(".")[2]
+        assert (results / f"{name}.md").read_text() in printed
+        report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
+        return report
+
     def stop(self) -> None:
         """Kill the process and all of its child processes."""
         if self._process:

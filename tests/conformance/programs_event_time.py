@@ -165,12 +165,12 @@ class ProcessingTimers(Program):
     def check(self, run: Run) -> None:
         assert sorted(number for what, number in run.out() if what == "record") == list(NUMBERS)
         for key in range(3):
-            told = [what for what, number in run.out() if number == key and what != "record"]
-            assert told[-1] == "end"
-            assert told.count("end") == 1
-            assert told.count("left") == 1
+            calls = [what for what, number in run.out() if number == key and what != "record"]
+            assert calls[-1] == "end"
+            assert calls.count("end") == 1
+            assert calls.count("left") == 1
             # Two for each micro-batch with the key.
-            assert told.count("due") in range(2, 2 * len(NUMBERS[key::3]) + 1, 2)
+            assert calls.count("due") in range(2, 2 * len(NUMBERS[key::3]) + 1, 2)
 
 
 @no_output_until_end_of_input

@@ -175,10 +175,10 @@ class GeneratedEventTime(Program):
         p.collect(clicks_of(p).process(TimeAndRecordRecorder()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
-        told: list[tuple[str, Any]] = []
+        events: list[tuple[str, Any]] = []
         for click in CLICKS:
-            told += [("record", click), ("time", click.time - 1)]
-        assert run.out() == [(0, *event) for event in [*told, ("time", END_OF_TIME)]]
+            events += [("record", click), ("time", click.time - 1)]
+        assert run.out() == [(0, *event) for event in [*events, ("time", END_OF_TIME)]]
 
 
 @dataclass(frozen=True)
@@ -259,8 +259,8 @@ class EventTimeOf(Program):
                     assert all(time < due for kind, time in before if kind == "time")
         if run.parallelism == 1 and self.kind in ("one", "two-outputs"):
             first, second, third = (("record", click) for click in CLICKS)
-            told = [first, ("time", 0), second, ("time", 1), third, ("timer", 2), ("time", 2)]
-            assert [event[1:] for event in events] == [*told, ("timer", 3), ("timer", 4), ("time", END_OF_TIME)]
+            expected = [first, ("time", 0), second, ("time", 1), third, ("timer", 2), ("time", 2)]
+            assert [event[1:] for event in events] == [*expected, ("timer", 3), ("timer", 4), ("time", END_OF_TIME)]
 
 
 SIGNAL = new_builder("of event-time functions").type_long().build()

@@ -132,6 +132,7 @@ print("asked")
 """
 
 
+@pytest.mark.nightly
 def test_broker_that_is_not_yet_coordinator_is_harmless(own_kafka_broker: KafkaBroker) -> None:
     servers = own_kafka_broker.bootstrap_servers
     command = [sys.executable, "-c", EARLY, servers, Topics(servers).create()]

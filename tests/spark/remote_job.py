@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from dsv2 import ErrorPolicy, ExecutionEnvironment
-from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink, FileSink
+from dsv2.sinks import FileSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.platform.folders import open_folder
 from tests.folder_contract import check_folder
 from tests.spark.dead_letter_job import KEYS, Number, Numbered, fails, key_of
-from tests.spark.programs import environment
 
 PER_LIFE = 24
 ITEMS = [item for life in range(4) for item in (*range(life * PER_LIFE, (life + 1) * PER_LIFE), Stop())][:-1]
@@ -85,28 +81,3 @@ def check(lives: Lives) -> None:
     assert lives.drivers == ["json"]  # the claim of the last driver, without a heartbeat
     assert "number" in lives.savepoint
     assert lives.new_files == []
-
-
-def lines_of_files(spark: SparkSession, root: str) -> list[int]:
-    """Read files in ``root`` in several micro-batches, in a job with its checkpoint there."""
-    folder = open_folder(spark, f"{root}/in")
-    for part in range(3):
-        folder.write(f"{part}.txt", "".join(f"{part * 20 + line}\n" for line in range(20)).encode())
-    env, sink = environment(spark, 2), CollectSink[int]()
-    source = FilesSource(f"{root}/in", text_lines(int), bytes_per_batch=40)
-    env.from_source(source).with_uid("files").to_sink(sink).with_uid("lines")
-    env.execute("reading", checkpoint_location=f"{root}/reading")
-    return sorted(sink.results)
-
-
-def main(settings: str, root: str) -> None:
-    """Run the lives with a session of its own, and check them."""
-    spark = SparkSession.builder.master("local[2]").config(map=json.loads(settings)).getOrCreate()
-    check(lives_of_a_job(spark, root))
-    assert lines_of_files(spark, root) == list(range(60))
-    spark.stop()
-    print("checked")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -45,14 +45,6 @@ def own_process(tmp_path: Path, spark_python: str) -> Iterator[ProgramProcess]:
     process.stop()
 
 
-def run_short(process: ProgramProcess, name: str, results: Path) -> dict[str, Any]:
-    """The JSON that the benchmark stores."""
-    printed = process.run(f"benchmarks.{name}", ["--short", "--results", str(results)])
-    assert (results / f"{name}.md").read_text() in printed
-    report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
-    return report
-
-
 def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
     """Check the number of rows of the report's tables, their width, and the number of verdicts."""
     assert [len(table["rows"]) for table in report["tables"]] == rows
@@ -79,7 +71,7 @@ def test_hot_topics_prints_what_it_prints_locally(
 
 
 def test_costs(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "costs", tmp_path)
+    report = process.run_short("benchmarks.costs", tmp_path)
     costs, functions = report["tables"]
     shares = [float(row[3].rstrip("%")) for row in costs["rows"]]
     total, alone = costs["rows"][-2], costs["rows"][-1]
@@ -92,14 +84,14 @@ def test_costs(process: ProgramProcess, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_growth(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "growth", tmp_path)
+    report = process.run_short("benchmarks.growth", tmp_path)
     assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2], [1, 2]]
     assert all(row[1] > 0 for table in report["tables"] for row in table["rows"])
 
 
 @pytest.mark.nightly
 def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "latency", tmp_path)
+    report = process.run_short("benchmarks.latency", tmp_path)
     ((rate, records, *delays, growth),) = report["tables"][0]["rows"]
     assert (rate, records) == (200, 400)  # two seconds
     assert 0 < delays[0] <= delays[-1] < 60_000
@@ -131,7 +123,7 @@ def test_suite(process: ProgramProcess, tmp_path: Path, names: list[str]) -> Non
 
 @pytest.mark.nightly
 def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "batch_overhead", tmp_path)
+    report = process.run_short("benchmarks.batch_overhead", tmp_path)
     check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)
     *parts, (_, total) = report["tables"][-1]["rows"]
     assert all(took > 0 for _, took in parts)
@@ -144,11 +136,11 @@ def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     [("state", [4, 1, 1, 2], 6), ("savepoint", [1, 1], 4), ("vectorised", [4], 1)],  # the last compares results itself
 )
 def test_others(process: ProgramProcess, tmp_path: Path, name: str, rows: list[int], verdicts: int) -> None:
-    check(run_short(process, name, tmp_path), rows=rows, verdicts=verdicts)
+    check(process.run_short(f"benchmarks.{name}", tmp_path), rows=rows, verdicts=verdicts)
 
 
 def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "transit", tmp_path)
+    report = process.run_short("benchmarks.transit", tmp_path)
     check(report, rows=[6, 6, 2], verdicts=4)
     sent = {tuple(row[:2]): row[2:5] for row in report["tables"][0]["rows"]}
     assert sent["50 watermarks after a record", 4][:2] == [16, 800]
@@ -160,7 +152,7 @@ def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "async_calls", tmp_path)
+    report = process.run_short("benchmarks.async_calls", tmp_path)
     check(report, rows=[4], verdicts=2)
     rates = {row[0]: row[2] for row in report["tables"][0]["rows"]}
     assert min(rates["ordered"], rates["unordered"]) > 20 * rates["one at a time"]
@@ -168,7 +160,7 @@ def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_alignment(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "alignment", tmp_path)
+    report = process.run_short("benchmarks.alignment", tmp_path)
     waiting, costs = report["tables"]
     check({**report, "tables": [costs]}, rows=[3], verdicts=2)
     within, times_as_much = report["verdicts"]
@@ -187,7 +179,7 @@ def test_kafka(own_process: ProgramProcess, tmp_path: Path) -> None:
         kafka_classpath()
     except MissingComponentError as error:
         pytest.skip(str(error))
-    report = run_short(own_process, "kafka", tmp_path)
+    report = own_process.run_short("benchmarks.kafka", tmp_path)
     check(report, rows=[4, 2, 8], verdicts=1)
     _, hot, latency = report["tables"]
     events, messages = hot["header"].index("hot events"), latency["header"].index("messages")

@@ -9,7 +9,6 @@ of tests/property. test_storms_find_faults.py checks without Spark that storms f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,34 +28,26 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess
     process.stop()
 
 
-def run_short(process: ProgramProcess, name: str, results: Path) -> dict[str, Any]:
-    """The JSON of the report."""
-    printed = process.run(f"storms.{name}", ["--short", "--results", str(results)])
-    assert (results / f"{name}.md").read_text() in printed
-    report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
-    return report
-
-
 def rows_of(report: dict[str, Any], table: int) -> list[list[Any]]:
     rows: list[list[Any]] = report["tables"][table]["rows"]
     return rows
 
 
 def test_kills(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "kills", tmp_path)
+    report = process.run_short("storms.kills", tmp_path)
     assert sum(kills for _, kills in rows_of(report, 0)) == 2
     assert sum(kills for _, kills in rows_of(report, 1)) == 1
     assert rows_of(report, 2) == [["two-sources-small", 1, 3, 1, 0]]
 
 
 def test_cluster(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "cluster", tmp_path)
+    report = process.run_short("storms.cluster", tmp_path)
     assert rows_of(report, 0) == [["executor", 1], ["worker", 1]]
     assert rows_of(report, 1) == [[1, 1, 0, 0]]
 
 
 def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "upgrades", tmp_path)
+    report = process.run_short("storms.upgrades", tmp_path)
     kills = {kind: 0 for kind, *_ in rows_of(report, 0)}
     for kind, _, number in rows_of(report, 0):
         kills[kind] += number
@@ -65,25 +56,25 @@ def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
 
 
 def test_corruption(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "corruption", tmp_path)
+    report = process.run_short("storms.corruption", tmp_path)
     assert sum(cells for _, cells in rows_of(report, 0)) >= 3
 
 
 def test_changed_restarts(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "changes", tmp_path)
+    report = process.run_short("storms.changes", tmp_path)
     assert [row[2:] for row in rows_of(report, 1)] == [["right", "yes"], ["refused", "yes"]]
 
 
 def test_random_graphs(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "dags", tmp_path)
+    report = process.run_short("storms.dags", tmp_path)
     assert [row[1] for row in rows_of(report, 0)] == [12, 12, 12]
 
 
 def test_poison(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "poison", tmp_path)
+    report = process.run_short("storms.poison", tmp_path)
     assert len(rows_of(report, 1)) == 5
 
 
 def test_soak(process: ProgramProcess, tmp_path: Path) -> None:
-    report = run_short(process, "soak", tmp_path)
+    report = process.run_short("storms.soak", tmp_path)
     assert rows_of(report, 1) == [["all micro-batches", "each number once, counted right"]]
