@@ -15,17 +15,9 @@ from pyspark.sql import SparkSession
 import runtime_spark.compiler
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.base.folders import LocalFolder
-from dsv2.errors import (
-    CorruptDataError,
-    IncompatibleCheckpointError,
-    UserFunctionError,
-)
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
-from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.worker import pack_job
 from runtime_spark.task.stage import StreamingStage, streaming_stage
 from tests.spark.programs import Reading, build, read_back, reading, sensor_of
 
@@ -146,70 +138,15 @@ def test_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: P
 # --- Damaged state ----------------------------------------------------------------------------------------------------
 
 
-class State:
-    """Replaces a ``GroupState``, whose content tests may damage."""
-
-    def __init__(self, blob: bytes | None = None) -> None:
-        self.blob = blob
-
-    @property
-    def exists(self) -> bool:
-        return self.blob is not None
-
-    @property
-    def get(self) -> tuple[bytes | None]:
-        return (self.blob,)
-
-    def update(self, value: tuple[bytes]) -> None:
-        (self.blob,) = value
-
-    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802 - Spark's name
-        return 0
-
-
-def flipped(blob: bytes, place: int) -> bytes:
-    place %= len(blob)
-    return blob[:place] + bytes([blob[place] ^ 0x10]) + blob[place + 1 :]
-
-
-def stage_of_total() -> tuple[StreamingStage, int]:
-    """The last stage of the program as Spark calls it, and the slot of a subtask of ``total``."""
-    env = ExecutionEnvironment.get_instance("local")
-    build(env, "unused", COUNT, PER_BATCH).to_sink(CollectSink())
-    plan = env.build_plan()
-    layout = Layout.of(plan)
-    total = next(operator for operator in plan.operators if operator.uid == "total")
-    return streaming_stage(pack_job(plan, layout, TypeRegistry.of(plan)), 2), layout.slots_of(total)[1]
-
-
-def call(stage: StreamingStage, slot: int, state: State) -> None:
-    """One micro-batch without records."""
-    no_frames = pd.DataFrame({"seq": [], "channel": [], "payload": []})
-    for _ in stage((slot,), iter([no_frames]), state):  # type: ignore[arg-type]
-        pass
-
-
-def test_damaged_state_is_refused_with_its_operator() -> None:
-    stage, slot = stage_of_total()
-    whole = State()
-    call(stage, slot, whole)
-    assert whole.blob is not None
-    call(stage, slot, State(whole.blob))
-    damaged = [flipped(whole.blob, place) for place in range(len(whole.blob))]
-    damaged += [whole.blob[:length] for length in (0, 5, 20, len(whole.blob) - 1)]
-    damaged += [whole.blob + b"\0", bytes(len(whole.blob))]
-    for blob in damaged:
-        with pytest.raises(Exception, match=r"State of KeyedProcess \(uid 'total'\), subtask 1: "):
-            call(stage, slot, State(blob))
-
-
 def tampering_stage(packed: bytes, level: int, *, timed: bool) -> StreamingStage:
     """The unmodified stage, except that a bit in the state of its third level is flipped."""
     stage = streaming_stage(packed, level, timed=timed)
 
     def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         if level == 2 and state.exists:
-            state = State(flipped(bytes(state.get[0]), -10))
+            damaged = bytearray(state.get[0])
+            damaged[-10] ^= 0x10
+            state.update((bytes(damaged),))
         return stage(key, frames, state)
 
     return run_slot
@@ -226,19 +163,3 @@ def test_damaged_state_fails_the_job_and_is_never_used(
     assert str(refused.value).startswith("State of KeyedProcess (uid 'total'), subtask ")
     assert "the bytes are damaged" in str(refused.value)
     assert read_back(folder / "out") == before
-
-
-def test_collection_that_grew_after_the_end_of_the_job(spark: SparkSession, checkpoint: str) -> None:
-    def run_with(*numbers: int) -> list[int]:
-        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
-        env.from_collection(numbers).key_by(abs).process(passing).to_sink(sink)
-        env.execute("grown", checkpoint_location=checkpoint)
-        return sink.results
-
-    def passing(number: int, output: Any, ctx: Any) -> None:
-        output.collect(number)
-
-    assert run_with(1, 2) == [1, 2]
-    assert run_with(1, 2) == []
-    with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records but now holds 3"):
-        run_with(1, 2, 3)

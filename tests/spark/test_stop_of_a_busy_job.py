@@ -106,18 +106,6 @@ def test_savepoint_of_the_stop_is_continued(job: Job, tmp_path: Path) -> None:
     job.assert_complete()
 
 
-def test_micro_batch_that_failed_before_is_not_changed(job: Job) -> None:
-    job.sink.fails_in = 0
-    with pytest.raises(JobError, match="unreachable"):
-        job.start(2).result()
-    job.stop_in(0)
-    job.sink.fails_in = None
-    with pytest.raises(IncompatibleCheckpointError, match="may have written a part of micro-batch 0"):
-        job.start(3)
-    job.start(2).result()
-    job.assert_complete()
-
-
 def test_micro_batch_that_has_failed_since_is_not_changed(job: Job) -> None:
     job.stop_in(1)
     job.sink.fails_in = 1
