@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dsv2 import Collector, PartitionedContext
@@ -25,3 +26,8 @@ class Numbering(OneInputStreamProcessFunction[Any, Any]):
         nth = ctx.state_manager.get_state(NTH)
         nth.update(nth.value() + 1)
         output.collect(self._made(ctx.state_manager.current_key, record, nth.value()))
+
+
+def numbered(keys: Iterable[Any]) -> list[tuple[Any, int]]:
+    """What it emits in all for records with these ``keys``: each key and number, sorted."""
+    return sorted((key, nth) for key, size in Counter(keys).items() for nth in range(1, size + 1))

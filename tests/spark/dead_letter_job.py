@@ -7,7 +7,6 @@ file whose name ends with FILE, and at the gate ``again`` when it processes a de
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime
+from tests.numbering import numbered
 from tests.spark.kill_job import new_session
 from tests.spark.processes import Gate
 from tests.spark.programs import read_back
@@ -83,9 +83,7 @@ def assert_complete(folder: Path) -> None:
     """Check that each record was processed once, with the state of its key."""
     found = [Numbered(*row) for _, *row in read_back(folder / "out")]
     assert sorted(one.record for one in found) == list(range(RECORDS))
-    sizes = Counter(map(key_of, range(RECORDS)))
-    everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
-    assert sorted((one.key, one.nth) for one in found) == everything
+    assert sorted((one.key, one.nth) for one in found) == numbered(map(key_of, range(RECORDS)))
 
 
 def main(folder: str, version: str, file: str = "") -> None:

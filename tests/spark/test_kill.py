@@ -20,6 +20,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from runtime_spark import StateLayout
+from tests.numbering import numbered
 from tests.spark import kill_job, kill_splits_job
 from tests.spark.kill_job import KEYS, RECORDS_PER_BATCH, number
 from tests.spark.processes import Gate, JobProcess
@@ -85,8 +86,7 @@ def test_driver_kills_before_the_commit(
     assert job.batches("commits") < batches, "the job was over before the last kill"
 
     kill_job.run(spark, str(tmp_path), records)
-    sizes = Counter(number(index) % KEYS for index in range(records))
-    everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
+    everything = numbered(number(index) % KEYS for index in range(records))
     assert written(tmp_path) == (everything, list(range(1, records + 1)))
     # A function for micro-batches is called again after a kill, with the same number and the same records.
     calls: dict[int, set[str]] = {}
@@ -152,6 +152,7 @@ def test_worker_kill(spark: SparkSession, tmp_path: Path) -> None:
     assert states(spark, killed) == states(spark, undisturbed)
 
 
+@pytest.mark.nightly
 def test_worker_kill_with_state_in_a_map(tmp_path: Path) -> None:
     records = 5 * RECORDS_PER_BATCH
     job = JobProcess(tmp_path, "kill_job", str(records), StateLayout.MAP.value)
@@ -160,6 +161,5 @@ def test_worker_kill_with_state_in_a_map(tmp_path: Path) -> None:
     os.kill(job.run_to(gate), signal.SIGKILL)
     gate.open()
     job.finish()
-    sizes = Counter(number(index) % KEYS for index in range(records))
-    everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
+    everything = numbered(number(index) % KEYS for index in range(records))
     assert written(tmp_path) == (everything, list(range(1, records + 1)))

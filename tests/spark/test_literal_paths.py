@@ -17,6 +17,7 @@ from dsv2.sinks import FileSink
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.platform.folders import open_folder
 from tests.folder_contract import check_folder
+from tests.profiles import nightly
 
 
 class Number(NamedTuple):
@@ -44,7 +45,7 @@ def run(
     env.execute("literal", checkpoint_location=f"{folder}/checkpoint", on_change=on_change)
 
 
-@pytest.mark.parametrize("layout", StateLayout)
+@pytest.mark.parametrize("layout", [StateLayout.MAP, *nightly(StateLayout.BLOB)])
 def test_folder_that_looks_like_a_pattern(spark: SparkSession, tmp_path: Path, layout: StateLayout) -> None:
     folder = tmp_path / "ck [1] {a,b} run* 100%25"
     run(spark, str(folder), layout=layout)

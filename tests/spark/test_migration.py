@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,16 +27,15 @@ from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, UserFun
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.sink.file_sinks import SparkFileSinkWriter
+from tests.numbering import Numbering, numbered
 from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
 
 COUNT, PER_BATCH = 60, 15
-TIMES = StateDeclarations.value_state("times", int, default=0)
 
 
 class Word(NamedTuple):
@@ -57,16 +55,8 @@ def itself(record: Any) -> Any:
     return record
 
 
-class Count(OneInputStreamProcessFunction[str, Word]):
-    """Numbers the occurrences of each word."""
-
-    def uses_states(self) -> list[StateDeclaration]:
-        return [TIMES]
-
-    def process_record(self, record: str, output: Collector[Word], ctx: PartitionedContext[Word]) -> None:
-        times = ctx.state_manager.get_state(TIMES)
-        times.update(times.value() + 1)
-        output.collect(Word(record, times.value()))
+def nth_word(key: str, record: str, nth: int) -> Word:
+    return Word(key, nth)
 
 
 class Farewell(OneInputStreamProcessFunction[Word, Word]):
@@ -92,7 +82,6 @@ class Job:
         parallelism: int,
         *,
         generator: Any = word,
-        uid: str = "count",
         further: bool = False,
         layout: Any = "blob",
         trigger: Trigger | None = None,
@@ -107,7 +96,7 @@ class Job:
             farewell = greetings.process(Farewell()).with_uid("farewell")
             farewell.to_sink(FileSink(str(self.folder / "farewell"), schema=Word)).with_uid("left")
             words = words.map(itself).with_uid("further")
-        counted = words.key_by(itself).process(Count()).with_uid(uid).with_parallelism(parallelism)
+        counted = words.key_by(itself).process(Numbering(nth_word)).with_uid("count").with_parallelism(parallelism)
         counted.to_sink(FileSink(str(self.folder / "out"), schema=Word)).with_uid("out")
         return env.execute_async("words", checkpoint_location=self.checkpoint, trigger=trigger, **options)
 
@@ -130,9 +119,8 @@ class Job:
 
     def assert_complete(self) -> None:
         """Check that each occurrence of each word has been numbered once."""
-        times = Counter(map(word, range(COUNT)))
         found = sorted((name, number) for _, name, number in read_back(self.folder / "out"))
-        assert found == sorted((name, number) for name, most in times.items() for number in range(1, most + 1))
+        assert found == numbered(map(word, range(COUNT)))
 
 
 @pytest.fixture(scope="module")
@@ -226,15 +214,8 @@ class Number(NamedTuple):
     n: int
 
 
-class Pass(OneInputStreamProcessFunction[Number, Number]):
-    """Keeps state, so that another parallelism migrates it."""
-
-    def uses_states(self) -> list[StateDeclaration]:
-        return [TIMES]
-
-    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
-        ctx.state_manager.get_state(TIMES).update(1)
-        output.collect(record)
+def itself_numbered(key: Number, record: Number, nth: int) -> Number:
+    return record
 
 
 def number_of(index: int) -> Number:
@@ -255,7 +236,9 @@ def test_files_of_a_sink_that_is_gone_are_published(
     def start(folder: Path | None, parallelism: int = 1, **options: Any) -> list[int]:
         env = ExecutionEnvironment.get_instance(spark=spark)
         source = DataGeneratorSource(number_of, count=50, records_per_batch=10)
-        numbers = env.from_source(source).with_uid("in").key_by(itself).process(Pass()).with_uid("pass")
+        numbers = (
+            env.from_source(source).with_uid("in").key_by(itself).process(Numbering(itself_numbered)).with_uid("pass")
+        )
         numbers.with_parallelism(parallelism)
         others = CollectSink[Number]()
         numbers.to_sink(others).with_uid("others")

@@ -15,6 +15,7 @@ from dsv2.errors import UserFunctionError
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, DataGeneratorSource
+from tests.profiles import nightly
 from tests.spans import Item, Spans
 from tests.spark.programs import environment
 from tests.support import one_input, our_files
@@ -38,7 +39,7 @@ def run(env: ExecutionEnvironment, mode: RuntimeExecutionMode, checkpoint: str) 
     return env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
 
 
-@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+@pytest.mark.parametrize("mode", [STREAMING, *nightly(BATCH)])
 def test_records_are_not_serialized(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
     """They may even be unserializable. State is kept from micro-batch to micro-batch."""
     env, sink = environment(spark, 2, mode), CollectSink[tuple[int, int]]()

@@ -214,41 +214,38 @@ def test_small_files_become_one_per_partition(
     assert sorted(tuple(row) for row in reader.load(str(folder)).collect()) == [tuple(visit(n)) for n in range(60)]
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "json", "csv"])
-def test_files_have_the_bytes_that_the_local_runtime_writes(
-    spark: SparkSession, tmp_path: Path, file_format: Literal["parquet", "json", "csv"]
-) -> None:
-    def run(name: str, records: list[Any], schema: Any, partition_by: list[str]) -> dict[str, bytes]:
-        """The content of the folders of the output on a runtime, which is also read and compared."""
-        path, env = tmp_path / name, environment(spark, mode=BATCH) if "spark" in name else local_environment()
-        env.set_execution_mode(BATCH)
-        sink = FileSink(path, format=file_format, schema=schema, partition_by=partition_by)
-        env.from_collection(records).to_sink(sink).with_uid("out")
-        env.execute("files")
-        rows = read_files(path).to_arrow().to_pylist()
-        wanted = [record if isinstance(record, dict) else vars(record) for record in records]
-        assert sorted(map(as_text, rows)) == sorted(map(as_text, wanted)), name
-        content: dict[str, bytes] = {}
-        for file in sorted(data_files(path)):
-            assert file.suffix == f".{file_format}"
-            folder = str(file.parent.relative_to(path))
-            content[folder] = content.get(folder, b"") + file.read_bytes()
-        if file_format == "parquet":
-            columns = [column for file in data_files(path) for column in pq.ParquetFile(file).schema]
-            assert "INT96" not in {column.physical_type for column in columns}
-            return dict.fromkeys(content, b"")
-        return content
-
+def test_files_have_the_bytes_that_the_local_runtime_writes(spark: SparkSession, tmp_path: Path) -> None:
     folders = [{"n": n, "text": text, "no": n} for n, text in enumerate([*TEXTS[1:-1], None]) if text != "\0"]
-    cases: list[Any] = [
-        ("flat", RECORDS, Awkward, []),
-        ("folders", folders, "n int, text string, no bigint", ["text", "n"]),
-    ]
-    if file_format != "csv":
-        cases.append(("nested", NESTED, AwkwardNested, []))
-    for name, records, schema, partition_by in cases:
-        local = run(f"{name} local", records, schema, partition_by)
-        assert run(f"{name} spark", records, schema, partition_by) == local
+    cases: dict[str, tuple[Any, list[Any], Any, list[str]]] = {}
+    for file_format in ("parquet", "json", "csv"):
+        cases[f"flat {file_format}"] = file_format, RECORDS, Awkward, []
+        cases[f"folders {file_format}"] = file_format, folders, "n int, text string, no bigint", ["text", "n"]
+        if file_format != "csv":
+            cases[f"nested {file_format}"] = file_format, NESTED, AwkwardNested, []
+    for runtime, env in (("spark", environment(spark)), ("local", local_environment())):
+        env.set_execution_mode(BATCH)
+        for name, (file_format, records, schema, partition_by) in cases.items():
+            sink = FileSink(tmp_path / runtime / name, format=file_format, schema=schema, partition_by=partition_by)
+            env.from_collection(records).to_sink(sink).with_uid(name)
+        env.execute("files")
+
+    def content(path: Path, file_format: str) -> dict[str, bytes]:
+        """The content of the folders below ``path``. Parquet has other bytes in each file."""
+        assert {file.suffix for file in data_files(path)} == {f".{file_format}"}
+        found: dict[str, bytes] = {}
+        for file in sorted(data_files(path)):
+            if file_format == "parquet":
+                assert "INT96" not in {column.physical_type for column in pq.ParquetFile(file).schema}
+            folder = str(file.parent.relative_to(path))
+            found[folder] = found.get(folder, b"") + (b"" if file_format == "parquet" else file.read_bytes())
+        return found
+
+    for name, (file_format, records, _, _) in cases.items():
+        wanted = sorted(as_text(record if isinstance(record, dict) else vars(record)) for record in records)
+        for runtime in ("spark", "local"):
+            rows = read_files(tmp_path / runtime / name).to_arrow().to_pylist()
+            assert sorted(map(as_text, rows)) == wanted, (runtime, name)
+        assert content(tmp_path / "spark" / name, file_format) == content(tmp_path / "local" / name, file_format), name
 
 
 def test_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
+from tests.profiles import nightly
 from tests.spark.programs import environment
 from tests.support import NoRows
 
@@ -123,7 +124,7 @@ def by_split(seen: Iterable[Seen]) -> dict[int, list[int]]:
     return ids
 
 
-@pytest.mark.parametrize("mode", [BATCH, STREAMING])
+@pytest.mark.parametrize("mode", [BATCH, *nightly(STREAMING)])
 def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     frame = spark.createDataFrame(ORDERS, SCHEMA)
     env = environment(spark, 2, mode)

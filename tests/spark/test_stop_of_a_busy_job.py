@@ -17,7 +17,8 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.job import query
 from runtime_spark.job.query import StreamingJob
-from tests.spark.test_migration import Count, Word, itself, word
+from tests.numbering import Numbering
+from tests.spark.test_migration import Word, itself, nth_word, word
 from tests.support import wait_until
 
 COUNT, PER_BATCH = 60, 15
@@ -50,7 +51,7 @@ class Job:
     def start(self, parallelism: int, savepoint: Path | None = None) -> JobHandle:
         env = ExecutionEnvironment.get_instance(spark=self._spark)
         words = env.from_source(DataGeneratorSource(word, count=COUNT, records_per_batch=PER_BATCH), "words")
-        counted = words.with_uid("words").key_by(itself).process(Count()).with_uid("count")
+        counted = words.with_uid("words").key_by(itself).process(Numbering(nth_word)).with_uid("count")
         counted.with_parallelism(parallelism).to_sink(ForeachBatchSink(self.sink)).with_uid("out")
         return env.execute_async("words", checkpoint_location=self.checkpoint, savepoint=savepoint)
 

@@ -17,6 +17,7 @@ from dsv2.errors import SerializationError
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from tests.conformance.functions import Pass
+from tests.profiles import nightly
 from tests.spark.programs import environment
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -56,7 +57,7 @@ def with_a_lock(item: Item) -> Item | tuple[Item, Any]:
     return item if item.value < 3 else (item, threading.Lock())
 
 
-@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+@pytest.mark.parametrize("mode", [STREAMING, *nightly(BATCH)])
 def test_unserializable_record_names_its_emitter(
     spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode
 ) -> None:
@@ -75,7 +76,7 @@ def test_unserializable_record_names_its_emitter(
     assert "Records are sent between processes, so they must contain plain values only." in text
 
 
-@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+@pytest.mark.parametrize("mode", [STREAMING, *nightly(BATCH)])
 def test_module_missing_in_workers_is_named(
     spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
