@@ -229,10 +229,15 @@ def two_outputs(env: Any, stream: Any, program: Program) -> Any:
     return stream.key_by(by_five).process(CountAndLog())
 
 
-def windows(env: Any, stream: Any, program: Program) -> Any:
+def windowed(stream: Any, size: int) -> Any:
+    """The stream in windows of event time."""
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(20))).process(WindowRecorder())
+    return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(size)))
+
+
+def windows(env: Any, stream: Any, program: Program) -> Any:
+    return windowed(stream, 20).process(WindowRecorder())
 
 
 def union(env: Any, stream: Any, program: Program, *added: int) -> Any:
@@ -246,20 +251,15 @@ def longer_union(env: Any, stream: Any, program: Program) -> Any:
 
 
 def longer_windows(env: Any, stream: Any, program: Program) -> Any:
-    generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
-    timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(30))).process(WindowRecorder())
+    return windowed(stream, 30).process(WindowRecorder())
 
 
-def aggregates(kind: type, *, windowed: bool = False, **parts: Part) -> Callable[[Any, Any, Program], Any]:
+def aggregates(kind: type, *, in_windows: bool = False, **parts: Part) -> Callable[[Any, Any, Program], Any]:
     """A shape with declared aggregates."""
 
     def build(env: Any, stream: Any, program: Program) -> Any:
-        if not windowed:
-            return stream.key_by(by_five).aggregate(kind, **parts)
-        generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
-        timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-        return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(20))).aggregate(kind, **parts)
+        grouped = windowed(stream, 20) if in_windows else stream.key_by(by_five)
+        return grouped.aggregate(kind, **parts)
 
     return build
 

@@ -7,13 +7,11 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from dsv2 import Collector, PartitionedContext, TwoOutputPartitionedContext
+from dsv2 import Collector, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import (
-    OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
-    TwoInputWindowContext,
     TwoOutputWindowStreamProcessFunction,
 )
 from dsv2.functions import (
@@ -62,88 +60,64 @@ class FlinkGenerator(OneInputStreamProcessFunction[T, T], Generic[T]):
             ctx.non_partitioned_context.watermark_manager.emit_watermark(EVENT_TIME.new_watermark(watermark))
 
 
+def event(kind: str, ctx: Any, *records: Any, window: Any = None) -> Event:
+    """The event of the current key, in a window or not."""
+    place = () if window is None else (window.start_time, window.end_time)
+    return kind, ctx.state_manager.current_key, *place, *records
+
+
 class WindowRecorder(OneInputWindowStreamProcessFunction[Any, Event]):
     """Emits every trigger, every removal and late records. With ``of_records`` it also emits records as they arrive."""
 
     def __init__(self, of_records: bool = False) -> None:
         self.of_records = of_records
 
-    def on_record(
-        self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
-    ) -> None:
+    def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> None:
         window.put_record(record)
         if self.of_records:
-            output.collect(("record", ctx.state_manager.current_key, window.start_time, window.end_time, record))
+            output.collect(event("record", ctx, record, window=window))
 
-    def on_trigger(
-        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
-    ) -> None:
-        records = tuple(window.get_all_records())
-        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        output.collect(event("trigger", ctx, tuple(window.get_all_records()), window=window))
 
-    def on_clear(
-        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
-    ) -> None:
+    def on_clear(self, output: Any, ctx: Any, window: Any) -> None:
         assert window.get_all_records() == []
-        output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+        output.collect(event("clear", ctx, window=window))
 
-    def on_late_record(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
-        output.collect(("late", ctx.state_manager.current_key, record))
+    def on_late_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(event("late", ctx, record))
 
 
 class TwoInputWindowRecorder(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]):
     """Emits every trigger, every removal and late records."""
 
-    def on_trigger(
-        self, output: Collector[Event], ctx: PartitionedContext[Event], window: TwoInputWindowContext[Any, Any]
-    ) -> None:
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
         records = tuple(window.get_all_records1()), tuple(window.get_all_records2())
-        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, *records))
+        output.collect(event("trigger", ctx, *records, window=window))
 
-    def on_clear(
-        self, output: Collector[Event], ctx: PartitionedContext[Event], window: TwoInputWindowContext[Any, Any]
-    ) -> None:
+    def on_clear(self, output: Any, ctx: Any, window: Any) -> None:
         assert window.get_all_records1() == window.get_all_records2() == []
-        output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+        output.collect(event("clear", ctx, window=window))
 
-    def on_late_record1(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
-        output.collect(("late1", ctx.state_manager.current_key, record))
+    def on_late_record1(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(event("late1", ctx, record))
 
-    def on_late_record2(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
-        output.collect(("late2", ctx.state_manager.current_key, record))
+    def on_late_record2(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(event("late2", ctx, record))
 
 
 class TwoOutputWindowRecorder(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
     """Emits every trigger, and to the second output every removal and late records."""
 
-    def on_trigger(
-        self,
-        first_output: Collector[Event],
-        second_output: Collector[Event],
-        ctx: TwoOutputPartitionedContext[Event, Event],
-        window: OneInputWindowContext[Any],
-    ) -> None:
-        records = tuple(window.get_all_records())
-        first_output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
+    def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
+        first_output.collect(event("trigger", ctx, tuple(window.get_all_records()), window=window))
 
-    def on_clear(
-        self,
-        first_output: Collector[Event],
-        second_output: Collector[Event],
-        ctx: TwoOutputPartitionedContext[Event, Event],
-        window: OneInputWindowContext[Any],
-    ) -> None:
+    def on_clear(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
         assert window.get_all_records() == []
-        second_output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+        second_output.collect(event("clear", ctx, window=window))
 
-    def on_late_record(
-        self,
-        record: Any,
-        first_output: Collector[Event],
-        second_output: Collector[Event],
-        ctx: TwoOutputPartitionedContext[Event, Event],
-    ) -> None:
-        second_output.collect(("late", ctx.state_manager.current_key, record))
+    def on_late_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
+        second_output.collect(event("late", ctx, record))
 
 
 class StatefulWindowRecorder(WindowRecorder):
@@ -154,16 +128,11 @@ class StatefulWindowRecorder(WindowRecorder):
     def use_window_states(self) -> Collection[StateDeclaration]:
         return [self.RECORDS]
 
-    def on_record(
-        self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
-    ) -> None:
+    def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> None:
         window.get_window_state(self.RECORDS).add(record)
 
-    def on_trigger(
-        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
-    ) -> None:
-        records = tuple(window.get_window_state(self.RECORDS).get())
-        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        output.collect(event("trigger", ctx, tuple(window.get_window_state(self.RECORDS).get()), window=window))
 
 
 def key_of(record: Any) -> Any:

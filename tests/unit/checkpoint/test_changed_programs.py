@@ -142,7 +142,7 @@ def totals(*, kind: str = "Result", windowed: bool = False, **parts: Part) -> di
     made = new_tuple_class(kind, ["key", *parts], defaults=[0] * (len(parts) - 1))
     kinds = {name: float if isinstance(part, Mean) else int for name, part in parts.items()}
     made.__module__, made.__annotations__ = "shop", {"key": int, **kinds}
-    return {"shape": aggregates(made, windowed=windowed, key=Key(), **parts)}
+    return {"shape": aggregates(made, in_windows=windowed, key=Key(), **parts)}
 
 
 def counts_in(kind: Any, **fields: Any) -> dict[str, Any]:
