@@ -95,8 +95,7 @@ class CarrierReports(OneInputStreamProcessFunction[Flight, DayReport]):
         return WatermarkHandlingResult.PEEK
 
     def _report(self, day: str, output: Collector[DayReport], ctx: PartitionedContext[DayReport]) -> None:
-        carrier, today = ctx.state_manager.current_key, ctx.state_manager.get_state(self.TODAY)
-        assert isinstance(carrier, str)
+        carrier, today = ctx.state_manager.key_as(str), ctx.state_manager.get_state(self.TODAY)
         if (counts := today.value()) is not None:
             output.collect(DayReport(day, carrier, *counts))
             today.clear()

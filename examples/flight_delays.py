@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
@@ -66,8 +66,7 @@ class AddDelays(AggregateFunction[Flight, Delays | None, Delays]):
 
 def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[DelaysOfDay]) -> DelaysOfDay:
     """Create the result of a window."""
-    carrier: Any = ctx.state_manager.current_key
-    return DelaysOfDay(carrier, window.start_time, delays)
+    return DelaysOfDay(ctx.state_manager.key_as(str), window.start_time, delays)
 
 
 def daily_delays(

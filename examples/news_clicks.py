@@ -85,8 +85,7 @@ class CountNewsClicks(OneInputEventTimeStreamProcessFunction[NewsEvent, ClickCou
     def on_event_timer(
         self, timestamp: int, output: Collector[ClickCount], ctx: PartitionedContext[ClickCount]
     ) -> None:
-        news_id = ctx.state_manager.current_key
-        assert isinstance(news_id, int)
+        news_id = ctx.state_manager.key_as(int)
         clicks = ctx.state_manager.get_state(self.CLICKS)
         output.collect(ClickCount(news_id, clicks.value()))
         clicks.clear()

@@ -82,8 +82,7 @@ class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
         """Emit the hours that end by ``over``, or all remaining hours if it is None."""
 
         def report(output: Collector[ProductSales], ctx: PartitionedContext[ProductSales]) -> None:
-            product = ctx.state_manager.current_key
-            assert isinstance(product, str)
+            product = ctx.state_manager.key_as(str)
             sold = ctx.state_manager.get_state(self.SOLD)
             for until, quantity in sorted(sold.items()):
                 if over is None or until <= over:

@@ -216,6 +216,13 @@ class StateManager(Protocol):
     def current_key(self) -> object:
         """The current key. Raises ``ContractError`` in a function that is not keyed."""
 
+    def key_as(self, kind: type[T], /) -> T:
+        """The current key, with the type that type checkers do not know: ``key_as(str)``.
+
+        Raises:
+            ContractError: The key is not of the class ``kind``, or the function is not keyed.
+        """
+
     def get_state(self, declaration: Declares[T], /) -> T:
         """The handle on a state. It follows the current key and may be stored in a field of the function.
 

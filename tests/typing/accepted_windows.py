@@ -122,6 +122,7 @@ class Summary(OneInputWindowStreamProcessFunction[int, bytes]):
         assert_type(window.get_window_state(LARGEST), ReducingState[int])
         assert_type(window.get_window_state(MEAN), AggregatingState[int, float])
         assert_type(ctx.state_manager.current_key, object)
+        assert_type(ctx.state_manager.key_as(tuple[str, int]), tuple[str, int])
         assert_type(ctx.timestamp, int | None)
         output.collect(bytes(window.get_all_records()))
         self.fired.inc()

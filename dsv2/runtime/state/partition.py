@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_origin
 
 from dsv2.errors import ContractError, UndeclaredStateError
 from dsv2.runtime.report.failure import NO_KEY
@@ -42,6 +42,13 @@ class PartitionState(PartitionAccess):
                 else "The key is only defined for functions on a keyed stream. Call key_by before process."
             )
         return self.key
+
+    def key_as(self, kind: Any) -> Any:
+        """Return the current key. Raises ``ContractError`` if it is not of the class ``kind``, or there is none."""
+        key = self.current_key
+        if not isinstance(key, get_origin(kind) or kind):
+            raise ContractError(f"The current key is {key!r:.80} ({type(key).__qualname__}), not {kind}.")
+        return key
 
     def touch(self) -> None:
         """Load the values of the current key."""

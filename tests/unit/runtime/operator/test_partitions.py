@@ -142,6 +142,18 @@ class TestEntry:
         assert refused(lambda: unkeyed.send(13))[2] == NO_KEY_AT_ALL
 
 
+class TestTypedKey:
+    def test_is_the_current_key(self) -> None:
+        driver = keyed(process_record=lambda record, output, ctx: output.collect(ctx.state_manager.key_as(int)))
+        driver.send(13, 24)
+        assert driver.sent_to("out") == [3, 4]
+
+    def test_is_refused_for_another_class(self) -> None:
+        driver = keyed(process_record=lambda record, output, ctx: ctx.state_manager.key_as(tuple[int, str]))
+        failure = refused(lambda: driver.send(13))
+        assert failure[1:] == ("ContractError", "The current key is 3 (int), not tuple[int, str].")
+
+
 class TestAllPartitions:
     def test_current_key_is_restored_afterwards(self) -> None:
         def process(record: Any, output: Any, ctx: Any) -> None:
