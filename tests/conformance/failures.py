@@ -214,7 +214,7 @@ FAILURES = (
     ),
     Failure(
         "broadcast",
-        lambda env: numbers(env).connect_and_process(numbers(env).broadcast(), FailingRule()),  # here
+        lambda env: numbers(env).connect_and_process(numbers(env).with_uid("rules").broadcast(), FailingRule()),  # here
         kind="Broadcast-TwoInput-Process",
         callback="process_record_from_broadcast_input",
     ),
