@@ -6,7 +6,7 @@ import io
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from signal import SIG_DFL, SIGINT, SIGTERM, default_int_handler, getsignal, raise_signal, signal
+from signal import SIG_DFL, SIGINT, SIGTERM, getsignal, raise_signal, signal
 
 import pytest
 
@@ -125,15 +125,15 @@ def test_in_another_thread_signals_are_left_alone() -> None:
 
 
 def test_handlers_not_set_by_python_are_restored_as_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal(SIGTERM, SIG_DFL)
+    before = getsignal(SIGINT), signal(SIGTERM, SIG_DFL)
     monkeypatch.setattr("dsv2.views.terminal.signals.signal", lambda number, handler: signal(number, handler) and None)
     try:
         with signals_noted():
             pass
         assert getsignal(SIGTERM) is SIG_DFL
     finally:
-        signal(SIGTERM, before)
-        signal(SIGINT, default_int_handler)
+        signal(SIGINT, before[0])
+        signal(SIGTERM, before[1])
 
 
 def test_ctrl_c_stops_a_real_job() -> None:
