@@ -188,6 +188,7 @@ def test_tasks_of_libraries_may_stay_but_may_not_use_the_call() -> None:
     ) as caught:
         harness.input.push(2, 3, 3)
     assert caught.value.record == "2"
+    harness.close()  # the sleeping task keeps it
 
 
 def test_callback_of_the_loop_that_emits_too_late_fails_the_job() -> None:
