@@ -1,0 +1,200 @@
+"""The functions of ``where``, ``select`` and ``with_columns``, which evaluate narwhals expressions on columns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import compress
+from typing import Any, Final, Generic, TypeVar
+
+import narwhals as nw
+import pyarrow as pa
+from narwhals.exceptions import ShapeError
+
+from dsv2.arrow.casts import may_be_cast
+from dsv2.arrow.encoding import in_one_piece
+from dsv2.arrow.functions import TableFunction
+from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
+from dsv2.arrow.schema import schema_of
+from dsv2.errors import PlanError
+from dsv2.model.record_batch import RecordBatch, Timestamps
+from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
+
+T = TypeVar("T")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+_CONDITION: Final = "condition"
+_SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[Any]]]] = (
+    (pa.types.is_boolean, (True, False, True, None)),
+    (pa.types.is_int64, (3, 1, 2, None)),
+    (pa.types.is_float64, (3.0, 1.0, 2.0, None)),
+    (pa.types.is_string, ("3", "1", "2", None)),
+    (pa.types.is_binary, (b"3", b"1", b"2", None)),
+    (pa.types.is_date32, (date(2003, 3, 3), date(2001, 1, 1), date(2002, 2, 2), None)),
+    (pa.types.is_timestamp, (datetime(2003, 3, 3), datetime(2001, 1, 1), datetime(2002, 2, 2), None)),
+    (pa.types.is_decimal, (Decimal(3), Decimal(1), Decimal(2), None)),
+)
+"""Three different values of each type. An expression that depends on other rows has another result for them alone."""
+
+
+class Computation:
+    """Columns that are computed from those of a class.
+
+    Args:
+        kind: The class of the records.
+        expressions: The expressions, by the name of the column that they compute.
+
+    Raises:
+        PlanError: An expression names a column that the records do not have, fails, or depends on other rows.
+        SchemaError: The class has no columns.
+    """
+
+    def __init__(self, kind: type[Any], expressions: Mapping[str, nw.Expr]) -> None:
+        self._schema = schema_of(kind)
+        self._names = list(expressions)
+        self._expressions = [expression.alias(name) for name, expression in expressions.items()]
+        try:
+            self.schema: pa.Schema = self.of(self._schema.empty_table()).schema
+            """The names and types of the columns."""
+        except Exception as error:
+            columns = ", ".join(f"{field.name} {field.type}" for field in self._schema)
+            raise PlanError(f"the columns of {kind.__qualname__} are {columns}. {type(error).__name__}: {error}") from error
+        self._check_rows()
+
+    def of(self, table: pa.Table) -> pa.Table:
+        """Return the columns for the rows of ``table``."""
+        frame = nw.from_native(table, eager_only=True).with_columns(*self._expressions)
+        return frame.select(self._names).to_native()
+
+    def _check_rows(self) -> None:
+        sample = pa.table([_sample(field.type) for field in self._schema], self._schema)
+        try:
+            together = self.of(sample)
+            alone = pa.concat_tables([self.of(sample.slice(row, 1)) for row in range(len(sample))])
+        except ShapeError as error:
+            raise PlanError(f"an expression has another number of rows than the records: {error}") from error
+        except Exception:  # a text that is no number, for example
+            return
+        for name in self._names:
+            if together[name].to_pylist() != alone[name].to_pylist():
+                raise PlanError(
+                    f"{name!r} depends on other rows than its own, but the rows of a stream do not arrive together. "
+                    f"Use aggregate, or a function with state."
+                )
+
+
+def _sample(kind: pa.DataType) -> pa.Array:
+    if pa.types.is_list(kind):
+        return pa.array([[value] for value in _sample(kind.value_type).to_pylist()], kind)
+    return pa.array(next(values for is_kind, values in _SAMPLES if is_kind(kind)), kind)
+
+
+class ExpressionFunction(TableFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
+    """Base class of the functions. They are stateless, so they can run in the tasks that read the source."""
+
+    keeps_nothing = True
+
+    def __init__(self, kind: type[IN], expressions: Mapping[str, nw.Expr]) -> None:
+        self.kind = kind
+        self.computation = Computation(kind, expressions)
+
+    @property
+    def dsv2_tables_of(self) -> type:
+        return self.kind
+
+    def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
+        return emit
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        output.collect_batch(self._applied(batch))
+
+    def process_record_batch(self, batch: RecordBatch[Any], emit: EmitBatch) -> None:
+        try:
+            result = self._applied(batch)
+        except Exception as error:
+            failed = FailedCallbackError("process_batch")
+            failed.__cause__ = error
+            raise FailedRecordError(batch.records) from failed
+        emit(result)
+
+    @abstractmethod
+    def _applied(self, batch: RecordBatch[IN]) -> RecordBatch[OUT]: ...
+
+
+class WhereFunction(ExpressionFunction[T, T], Generic[T]):
+    """Emits the records for which an expression is true. Null counts as false.
+
+    Args:
+        condition: The expression.
+        kind: The class of the records.
+
+    Raises:
+        PlanError: As for ``Computation``, or the expression is not a truth value.
+    """
+
+    def __init__(self, condition: nw.Expr, kind: type[T]) -> None:
+        super().__init__(kind, {_CONDITION: condition})
+        found = self.computation.schema.field(_CONDITION).type
+        if not pa.types.is_boolean(found):
+            raise PlanError(f"the condition is a column of {found}, not of truth values. Compare it with something.")
+
+    @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.kind
+
+    def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
+        table = table_of(batch.records, self.kind)
+        chosen = in_one_piece(self.computation.of(table)[_CONDITION]).fill_null(False)
+        if chosen.true_count == len(table):
+            return batch
+        return RecordBatch(_kept(batch.records, table, self.kind, chosen), _kept_times(batch.timestamps, chosen))
+
+
+def _kept(records: Sequence[T], table: pa.Table, kind: type[T], chosen: pa.BooleanArray) -> Sequence[T]:
+    if isinstance(records, ArrowRecords):
+        return ArrowRecords(records.table.filter(chosen), records.kind)
+    return list(compress(records, chosen.to_pylist()))  # they may be of a subclass
+
+
+def _kept_times(timestamps: Timestamps, chosen: pa.BooleanArray) -> Timestamps:
+    if timestamps is None:
+        return None
+    if isinstance(timestamps, ArrowWholeNumbers):
+        return ArrowWholeNumbers(timestamps.array.filter(chosen))
+    return list(compress(timestamps, chosen.to_pylist()))
+
+
+class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):
+    """Emits a record of other columns for each record.
+
+    Args:
+        kind: The class of the records.
+        result: The class of the results.
+        expressions: What each field of ``result`` is.
+
+    Raises:
+        PlanError: As for ``Computation``, or a column has not the type of its field.
+        SchemaError: A class has no columns.
+    """
+
+    def __init__(self, kind: type[IN], result: type[OUT], expressions: Mapping[str, nw.Expr]) -> None:
+        super().__init__(kind, expressions)
+        self.result = result
+        for field in schema_of(result):
+            found = self.computation.schema.field(field.name).type
+            if not may_be_cast(found, field.type):
+                raise PlanError(
+                    f"{field.name} of {result.__qualname__} is {field.type}, but its expression is {found}. Cast the "
+                    f"expression, or declare the field with its type."
+                )
+
+    @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.result
+
+    def _applied(self, batch: RecordBatch[IN]) -> RecordBatch[OUT]:
+        computed = self.computation.of(table_of(batch.records, self.kind))
+        return RecordBatch(records_of(computed, self.result), batch.timestamps)
