@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import compress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 import narwhals as nw
 import pyarrow as pa
@@ -18,13 +18,10 @@ from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
+from dsv2.base.type_variables import IN, OUT, T
 from dsv2.errors import PlanError
 from dsv2.model.record_batch import RecordBatch, Timestamps
 from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
-
-T = TypeVar("T")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 _CONDITION: Final = "condition"
 _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[Any]]]] = (
@@ -45,23 +42,25 @@ class Computation:
 
     Args:
         kind: The class of the records.
-        expressions: The expressions, by the name of the column that they compute.
+        expressions: The expressions, or names of columns, by the name of the column that they compute.
 
     Raises:
         PlanError: An expression names a column that the records do not have, fails, or depends on other rows.
         SchemaError: The class has no columns.
     """
 
-    def __init__(self, kind: type[Any], expressions: Mapping[str, nw.Expr]) -> None:
+    def __init__(self, kind: type[Any], expressions: Mapping[str, nw.Expr | str]) -> None:
         self._schema = schema_of(kind)
         self._names = list(expressions)
-        self._expressions = [expression.alias(name) for name, expression in expressions.items()]
+        self._expressions = [_expression(given).alias(name) for name, given in expressions.items()]
         try:
             self.schema: pa.Schema = self.of(self._schema.empty_table()).schema
             """The names and types of the columns."""
         except Exception as error:
             columns = ", ".join(f"{field.name} {field.type}" for field in self._schema)
-            raise PlanError(f"the columns of {kind.__qualname__} are {columns}. {type(error).__name__}: {error}") from error
+            raise PlanError(
+                f"the columns of {kind.__qualname__} are {columns}. {type(error).__name__}: {error}"
+            ) from error
         self._check_rows()
 
     def of(self, table: pa.Table) -> pa.Table:
@@ -86,6 +85,14 @@ class Computation:
                 )
 
 
+def _expression(given: object) -> nw.Expr:
+    if isinstance(given, str):
+        return nw.col(given)
+    if not isinstance(given, nw.Expr):
+        raise PlanError(f"{given!r:.80} is not an expression of narwhals, such as nw.col('price') > 100.")
+    return given
+
+
 def _sample(kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
         return pa.array([[value] for value in _sample(kind.value_type).to_pylist()], kind)
@@ -97,7 +104,7 @@ class ExpressionFunction(TableFunction[IN, OUT], BatchFunction, Generic[IN, OUT]
 
     keeps_nothing = True
 
-    def __init__(self, kind: type[IN], expressions: Mapping[str, nw.Expr]) -> None:
+    def __init__(self, kind: type[IN], expressions: Mapping[str, nw.Expr | str]) -> None:
         self.kind = kind
         self.computation = Computation(kind, expressions)
 
@@ -128,14 +135,14 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
     """Emits the records for which an expression is true. Null counts as false.
 
     Args:
-        condition: The expression.
         kind: The class of the records.
+        condition: The expression.
 
     Raises:
         PlanError: As for ``Computation``, or the expression is not a truth value.
     """
 
-    def __init__(self, condition: nw.Expr, kind: type[T]) -> None:
+    def __init__(self, kind: type[T], condition: nw.Expr) -> None:
         super().__init__(kind, {_CONDITION: condition})
         found = self.computation.schema.field(_CONDITION).type
         if not pa.types.is_boolean(found):
@@ -176,11 +183,18 @@ class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):
         expressions: What each field of ``result`` is.
 
     Raises:
-        PlanError: As for ``Computation``, or a column has not the type of its field.
+        PlanError: As for ``Computation``, or the names or types are not those of the fields of ``result``.
         SchemaError: A class has no columns.
     """
 
-    def __init__(self, kind: type[IN], result: type[OUT], expressions: Mapping[str, nw.Expr]) -> None:
+    def __init__(self, kind: type[IN], result: type[OUT], expressions: Mapping[str, nw.Expr | str]) -> None:
+        fields = schema_of(result).names
+        if set(fields) != expressions.keys():
+            missing = ", ".join(repr(name) for name in fields if name not in expressions) or "no field"
+            unknown = ", ".join(repr(name) for name in expressions if name not in fields) or "no other"
+            raise PlanError(
+                f"give an expression for each field of {result.__qualname__}. Missing: {missing}; unknown: {unknown}."
+            )
         super().__init__(kind, expressions)
         self.result = result
         for field in schema_of(result):

@@ -24,13 +24,14 @@ from dsv2.graph.builder import caller_location
 from dsv2.state import StateTtl
 from dsv2.streams.arguments import require_callable, require_version
 from dsv2.streams.base import Stream
+from dsv2.streams.expressions import ColumnOperators, GlobalColumnOperators
 from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, GlobalStream, NonKeyedPartitionStream
 
 
-class RecordOperators(Stream[T_co], Generic[T_co]):
+class RecordOperators(ColumnOperators[T_co], Generic[T_co]):
     """The operators on single records, as a base of the streams with parallel subtasks."""
 
     def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
@@ -46,7 +47,7 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
         return configured(self._builder, _flat_map(self, function))
 
 
-class GlobalOperators(Stream[T_co], Generic[T_co]):
+class GlobalOperators(GlobalColumnOperators[T_co], Generic[T_co]):
     """The operators of a global stream, as its base. They run in one subtask, and their results are global."""
 
     def map(self, function: Callable[[T_co], OUT]) -> ConfiguredGlobalStream[OUT]:
