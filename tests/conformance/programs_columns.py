@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -282,4 +283,40 @@ class TablesForSinks(Program):
                     assert times == sorted(times)
 
 
-PROGRAMS = (WindowsOnTables(), KeysOfTables(), WatermarksBetweenTables(), TablesForSinks())
+class Half(NamedTuple):
+    """A reading with a value, in halves."""
+
+    device: str
+    time: int
+    halves: float
+    is_even: bool
+
+
+class Expressions(Program):
+    """Expressions give the same for rows, for tables, and behind ``key_by`` and ``global_``, and keep timestamps."""
+
+    def build(self, p: Pipeline) -> None:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+        tables = p.env.from_source(Tables(2), "tables", watermarks=times.build_as_watermark_strategy())
+        rows = p.source(READINGS).process(times.build_as_process_function())
+        known, even = ~nw.col("value").is_null(), nw.col("time") % 2 == 0
+        for name, stream in (("rows", rows), ("tables", tables)):
+            halves = stream.where(known, Reading).with_columns(Half, halves=nw.col("value") * 2, is_even=even)
+            p.collect(halves.process(Stamped()), name)
+            keyed = stream.key_by(attrgetter("device")).where(known, Reading)
+            p.collect(keyed.key_by(attrgetter("device")).process(Stamped()), f"keyed {name}")
+        everywhere = rows.global_().select(
+            Half, Reading, device=nw.lit("all"), time="time", halves=nw.lit(1.0), is_even=even
+        )
+        p.collect(everywhere, "global")
+
+    def check(self, run: Run) -> None:
+        known = [reading for reading in READINGS if reading.value is not None]
+        halves = [Half(one.device, one.time, float(one.time), one.time % 2 == 0) for one in known]
+        for name in ("rows", "tables"):
+            run.expect_all(*((half, half.time) for half in halves), name=name)
+            run.expect_all(*((reading, reading.time) for reading in known), name=f"keyed {name}")
+        run.expect_all(*(Half("all", one.time, 1.0, one.time % 2 == 0) for one in READINGS), name="global")
+
+
+PROGRAMS = (WindowsOnTables(), KeysOfTables(), WatermarksBetweenTables(), TablesForSinks(), Expressions())

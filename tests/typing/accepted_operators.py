@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import partial
-from typing import assert_type
+from typing import NamedTuple, assert_type
+
+import narwhals as nw
 
 from dsv2 import Resource, StateTtl, new_builder
 from dsv2.extension.window import (
@@ -55,6 +57,23 @@ def operators_of_partitions(g: Given) -> None:
     assert_type(g.global_.map(str).filter(str.isdigit), ConfiguredGlobalStream[str])
     assert_type(g.other_global.flat_map(lambda day: [day.year, day.month]), ConfiguredGlobalStream[int])
     assert_type(g.global_.union(g.global_, g.other_global.map(date.toordinal)), ConfiguredGlobalStream[int])
+
+
+class Row(NamedTuple):
+    """A record with columns."""
+
+    number: int
+
+
+def expressions(g: Given) -> None:
+    large = nw.col("number") > 100
+    assert_type(g.non_keyed.where(large, Row), ConfiguredStream[int])
+    assert_type(g.keyed.where(large), ConfiguredStream[int])
+    assert_type(g.global_.where(large), ConfiguredGlobalStream[int])
+    assert_type(g.non_keyed.select(Row, number="number"), ConfiguredStream[Row])
+    assert_type(g.keyed.with_columns(Row, Row, number=nw.col("number") + 1), ConfiguredStream[Row])
+    assert_type(g.global_.select(Row, number=nw.lit(1)), ConfiguredGlobalStream[Row])
+    assert_type(g.global_.with_columns(Row), ConfiguredGlobalStream[Row])
 
 
 def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
+import narwhals as nw
+
 from dsv2 import Resource, StateTtl
 from dsv2.extension.window import (
     CountTrigger,
@@ -40,6 +42,10 @@ def operators(g: Given) -> None:
     g.keyed.filter(date.isoformat)  # E: arg-type
     g.keyed.map(str).aggregate(int)  # E: attr-defined
     g.broadcast.map(str)  # E: attr-defined
+    g.non_keyed.where(len)  # E: arg-type
+    g.keyed.select(date, year=5)  # E: arg-type
+    g.global_.with_columns("Row")  # E: arg-type
+    g.broadcast.where(nw.col("number") > 1)  # E: attr-defined
 
 
 def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:

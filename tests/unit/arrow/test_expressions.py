@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsv2 import ExecutionEnvironment
 from dsv2.arrow import records_of
 from dsv2.arrow.expressions import SelectFunction, WhereFunction
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, table_of
@@ -116,3 +117,23 @@ def test_invalid_expressions_are_refused(expression: nw.Expr, message: str) -> N
 def test_a_condition_is_a_truth_value() -> None:
     with pytest.raises(PlanError, match="the condition is a column of int64, not of truth values"):
         WhereFunction(Bid, nw.col("price"))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda bids: bids.map(lambda bid: bid).where(nw.col("price") > 1), "the class of the records is not declared"),
+        (lambda bids: bids.where(lambda bid: bid.price), "where at .*: <function .* is not an expression of narwhals"),
+        (lambda bids: bids.select(Price, user="user"), "select at .*: .* Missing: 'cents'; unknown: no other"),
+        (
+            lambda bids: bids.with_columns(Price, cost="price"),
+            "with_columns at .* Missing: 'cents'; unknown: 'cost'",
+        ),
+        (lambda bids: bids.map(str).where(nw.col("price") > 1, str), "str has no columns"),
+        (lambda bids: bids.select(int, user="user"), "int has no columns"),
+    ],
+)
+def test_errors_name_the_method_and_the_line(build: Any, message: str) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    with pytest.raises(PlanError, match=message):
+        build(env.from_collection([Bid("ada", 1, None)]))

@@ -71,6 +71,7 @@ CLIENTS = {
 MONITORING = {"opentelemetry", "prometheus_client"}
 HEAVY = (
     "pyspark",
+    "narwhals",
     "pandas",
     "pyarrow",
     "numpy",
@@ -168,6 +169,8 @@ def packages_allowed_in(file: Path) -> set[str]:
         allowed |= {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif room in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif file == ROOT / "dsv2/streams/expressions.py":
+        allowed |= {"narwhals"}  # for the type of expressions
     elif file == ROOT / "dsv2/streams/base.py":
         allowed |= {"pandas"}  # for the type that to_pandas returns
     elif file == ROOT / "dsv2/views/terminal/screen.py":
@@ -175,7 +178,7 @@ def packages_allowed_in(file: Path) -> set[str]:
     elif "dsv2/views/dashboard/" in str(file):
         allowed |= {"starlette", "uvicorn"}
     elif room == "arrow":
-        allowed |= {"numpy", "pyarrow"}
+        allowed |= {"narwhals", "numpy", "pyarrow"}
     elif "dsv2/views/metrics/" in str(file):
         allowed |= MONITORING
     elif room == "connectors":
