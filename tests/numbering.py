@@ -29,5 +29,5 @@ class Numbering(OneInputStreamProcessFunction[Any, Any]):
 
 
 def numbered(keys: Iterable[Any]) -> list[tuple[Any, int]]:
-    """What it emits in all for records with these ``keys``: each key and number, sorted."""
+    """The emitted records for these ``keys``: each key and number, sorted."""
     return sorted((key, nth) for key, size in Counter(keys).items() for nth in range(1, size + 1))

@@ -96,7 +96,7 @@ def _definitions(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def in_new_process(command: list[str]) -> str:
-    """What a command prints, without the log of Spark."""
+    """The output of a command, without the log of Spark."""
     module = ["-m", "dsv2"] if command[0] == "dsv2" else []
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     arguments = [sys.executable, *module, *command[1:]]

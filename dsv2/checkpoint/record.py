@@ -1,4 +1,4 @@
-"""The record of a job: all that a checkpoint or savepoint knows of it, apart from its state."""
+"""The record of a job: what a checkpoint or savepoint knows of it, without its state."""
 
 from __future__ import annotations
 
