@@ -15,13 +15,13 @@ from narwhals.exceptions import ShapeError
 
 from dsv2.arrow.casts import may_be_cast
 from dsv2.arrow.encoding import in_one_piece
-from dsv2.arrow.functions import TableFunction
+from dsv2.arrow.functions import TableFunction, process_batch_failure
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.errors import PlanError
 from dsv2.model.record_batch import RecordBatch, Timestamps
-from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
+from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
 _CONDITION: Final = "condition"
 _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[Any]]]] = (
@@ -34,7 +34,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[Any]]]] =
     (pa.types.is_timestamp, (datetime(2003, 3, 3), datetime(2001, 1, 1), datetime(2002, 2, 2), None)),
     (pa.types.is_decimal, (Decimal(3), Decimal(1), Decimal(2), None)),
 )
-"""Three different values of each type. An expression that depends on other rows has another result for them alone."""
+"""Values of each type, all different. An expression that depends on other rows has other results for single ones."""
 
 
 class Computation:
@@ -78,7 +78,7 @@ class Computation:
         except Exception:  # a text that is no number, for example
             return
         for name in self._names:
-            if together[name].to_pylist() != alone[name].to_pylist():
+            if repr(together[name].to_pylist()) != repr(alone[name].to_pylist()):  # NaN does not equal itself
                 raise PlanError(
                     f"{name!r} depends on other rows than its own, but the rows of a stream do not arrive together. "
                     f"Use aggregate, or a function with state."
@@ -122,9 +122,7 @@ class ExpressionFunction(TableFunction[IN, OUT], BatchFunction, Generic[IN, OUT]
         try:
             result = self._applied(batch)
         except Exception as error:
-            failed = FailedCallbackError("process_batch")
-            failed.__cause__ = error
-            raise FailedRecordError(batch.records) from failed
+            raise FailedRecordError(batch.records) from process_batch_failure(error)
         emit(result)
 
     @abstractmethod
@@ -154,13 +152,13 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
 
     def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
         table = table_of(batch.records, self.kind)
-        chosen = in_one_piece(self.computation.of(table)[_CONDITION]).fill_null(False)
+        chosen = in_one_piece(self.computation.of(table)[_CONDITION])
         if chosen.true_count == len(table):
             return batch
-        return RecordBatch(_kept(batch.records, table, self.kind, chosen), _kept_times(batch.timestamps, chosen))
+        return RecordBatch(_kept(batch.records, chosen), _kept_times(batch.timestamps, chosen))
 
 
-def _kept(records: Sequence[T], table: pa.Table, kind: type[T], chosen: pa.BooleanArray) -> Sequence[T]:
+def _kept(records: Sequence[T], chosen: pa.BooleanArray) -> Sequence[T]:
     if isinstance(records, ArrowRecords):
         return ArrowRecords(records.table.filter(chosen), records.kind)
     return list(compress(records, chosen.to_pylist()))  # they may be of a subclass

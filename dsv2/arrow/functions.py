@@ -186,6 +186,13 @@ class ArrowEventTimeProcessFunction(ArrowProcessFunction[IN, OUT], EventTimeProc
         """Called with the timers in event time that are due, ordered by time. As ``on_processing_timers``."""
 
 
+def process_batch_failure(error: Exception) -> FailedCallbackError:
+    """Return the failure of ``process_batch`` for all records of a batch, caused by ``error``."""
+    failed = FailedCallbackError("process_batch")
+    failed.__cause__ = error
+    return failed
+
+
 class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     """The function of ``map_tables``. It is stateless, so it can run in the tasks that read the source."""
 
@@ -219,9 +226,7 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
             result = self._applied(table_of(batch.records, self._types[0]))
             self.dsv2_collect_columns(emit)(result, time_column=self._time_column)
         except Exception as error:
-            failed = FailedCallbackError("process_batch")
-            failed.__cause__ = error
-            raise FailedRecordError(batch.records) from failed
+            raise FailedRecordError(batch.records) from process_batch_failure(error)
 
 
 def map_tables(

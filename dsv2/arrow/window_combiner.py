@@ -17,13 +17,14 @@ from dsv2.aggregates import Aggregate, Count, Key, Max, Min, Part, Sum
 from dsv2.aggregates.partial_results import counted
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.arrow.aggregates import WindowAggregate, WindowColumns, times_of
+from dsv2.arrow.functions import process_batch_failure
 from dsv2.arrow.keyed.folding import fits_in_sum
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.model.record_batch import RecordBatch
-from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
+from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
 _TIME = "__time"
 _SAMPLE = 4096
@@ -95,9 +96,7 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
         try:
             result = self._combined(batch)
         except Exception as error:
-            failed = FailedCallbackError("process_batch")
-            failed.__cause__ = error
-            raise FailedRecordError(batch.records) from failed
+            raise FailedRecordError(batch.records) from process_batch_failure(error)
         emit(result)
 
     def _combined(self, batch: RecordBatch[Any]) -> RecordBatch[OUT]:

@@ -100,7 +100,7 @@ class SparkRecord(JobRecord, frozen=True, kw_only=True):
         savepoint_id: The savepoint with which the generation began, or None.
         layout: The layout on Spark.
         streams: The sources in the order of Spark's offset log.
-        ended_subtasks: For each source of which a subtask has ended, whether each of its subtasks has.
+        ended_subtasks: For each source with a subtask that has ended, whether each of its subtasks has ended.
         unwritten: The micro-batch that Spark had planned when the job ended, but that its sinks had not received.
         runs: The runs that may have written ``run_batch``, the last one last.
         run_batch: The micro-batch with which the last run began, by Spark's number.

@@ -36,7 +36,7 @@ class Restoration:
     savepoint: SavepointReader | None
 
     def ended_subtasks(self, plan: Plan) -> dict[str, list[bool]]:
-        """Return for each source of which a subtask had ended whether each of its subtasks has."""
+        """Return, for each source with a subtask that had ended, whether each of its subtasks has ended."""
         flags = {uid: [one.ended for one in readers] for uid, readers in self.sent(plan).items()}
         return {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
 

@@ -92,6 +92,13 @@ def test_a_literal_is_the_value_of_every_record() -> None:
     assert list(run(function, RecordBatch([Bid("a", 1, None)] * 2)).records) == [Price("all", 5)] * 2
 
 
+def test_results_may_be_nan() -> None:
+    zero = nw.col("share") - nw.col("share")
+    function = SelectFunction(Bid, Bid, {"user": "user", "price": "price", "share": zero / zero})
+    (found,) = run(function, in_columns([Bid("a", 1, 0.5)], [10])).records
+    assert found.share != found.share
+
+
 OTHER_ROWS = "'cents' depends on other rows than its own"
 
 

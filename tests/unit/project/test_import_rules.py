@@ -46,7 +46,7 @@ def one_by_one(names: str) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in names.split())
 
 
-# Packages and modules, each of which imports only those before it.
+# Packages and modules in the order of imports: each imports only those before it.
 ORDERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "dsv2": LAYERS,
     "dsv2.runtime": one_by_one("serde report state exchange operator sources rescale __init__"),

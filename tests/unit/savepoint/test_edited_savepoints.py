@@ -194,10 +194,12 @@ def test_keys_are_filtered_with_their_timers(savepoint: Savepoint, tmp_path: Pat
     assert results_of(results, "end") == {0, 1, 2, 5, 6, 7, 8, 9}
 
 
-def windowed(stream: Any, told: Any = None) -> Any:
+def windowed(stream: Any, recorder: Any = None) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g")
-    return timed.key_by(tens).window(WindowStrategy.tumbling(ms(100))).process(told or WindowRecorder()).with_uid("f")
+    return (
+        timed.key_by(tens).window(WindowStrategy.tumbling(ms(100))).process(recorder or WindowRecorder()).with_uid("f")
+    )
 
 
 def test_windows_follow_their_operator_and_their_keys(tmp_path: Path) -> None:
