@@ -92,13 +92,17 @@ class Lease:
             ConfigurationError: Another driver has the lease.
         """
         before = self._claims()
-        seen = {claim: self._wait_for_end(claim) for claim in before}
+        seen = {claim: self._wait_for_end(claim, has_beat=has_beat) for claim, has_beat in before.items()}
         self._claim = _Claim(1 + max((claim.number for claim in before), default=0), self._claim.run_id)
         begin = self._clock()
         self._write_beat()
         self._checkpoint.write(self._claim.content, json.dumps(self._driver).encode())
-        others = [claim for claim in self._claims() if claim != self._claim]
-        rivals = [claim for claim in others if claim not in seen or self._has_moved(claim, seen[claim])]
+        others = {claim: has_beat for claim, has_beat in self._claims().items() if claim != self._claim}
+        rivals = [
+            claim
+            for claim, has_beat in others.items()
+            if claim not in seen or (has_beat and self._has_moved(claim, seen[claim]))
+        ]
         if rivals:
             self._checkpoint.delete(self._claim.content)
             self._checkpoint.delete(self._claim.beat)
@@ -163,15 +167,18 @@ class Lease:
         self._beats += 1
         self._checkpoint.write(self._claim.beat, f"{self._claim.run_id} {self._beats}".encode())
 
-    def _claims(self) -> list[_Claim]:
-        claims = []
-        for name in self._checkpoint.sizes(_DRIVERS):
+    def _claims(self) -> dict[_Claim, bool]:
+        """Return the claims, and whether each has a heartbeat."""
+        names = self._checkpoint.sizes(_DRIVERS)
+        claims = {}
+        for name in names:
             number, _, run_id = name.removesuffix(".json").partition("-")
             if name.endswith(".json") and number.isdigit():
-                claims.append(_Claim(int(number), run_id))
+                claim = _Claim(int(number), run_id)
+                claims[claim] = claim.beat.rpartition("/")[2] in names
         return claims
 
-    def _wait_for_end(self, claim: _Claim) -> bytes | None:
+    def _wait_for_end(self, claim: _Claim, *, has_beat: bool) -> bytes | None:
         """Wait until the driver of ``claim`` has ended, and return its last heartbeat.
 
         Raises:
@@ -182,7 +189,7 @@ class Lease:
             if not own._is_over():
                 raise self._in_use(claim)
             own.release()
-        seen = self._checkpoint.read(claim.beat)
+        seen = self._checkpoint.read(claim.beat) if has_beat else None
         end = self._clock() + STALE_SECONDS
         while seen is not None and self._clock() < end:
             if is_gone(self._description(claim)):
