@@ -8,10 +8,8 @@ from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.extension.window.incremental import IncrementalFunction
-from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
-from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.model.context import Collector, PartitionedContext
 
 
 class OneInputWindowed(
@@ -22,27 +20,10 @@ class OneInputWindowed(
 
     shape = Shape(OneInputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
 
-    def open(self, ctx: NonPartitionedContext[OUT]) -> None:
-        self.function.open(ctx)
-
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         if ctx is not self._ctx:
             self._enter(ctx, output)
         self._windows.add(record, 0)
-
-    def on_event_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        self._windows_of(ctx, output).on_timer(timestamp, TimeType.EVENT)
-
-    def on_processing_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        self._windows_of(ctx, output).on_timer(timestamp, TimeType.PROCESSING)
-
-    def end_input(self, ctx: NonPartitionedContext[OUT]) -> None:
-        self.function.end_input(ctx)
-
-    def on_watermark(
-        self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
-    ) -> WatermarkHandlingResult:
-        return self.function.on_watermark(watermark, output, ctx)
 
     def _new_contents(self) -> Contents:
         function = self.function

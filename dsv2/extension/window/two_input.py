@@ -8,7 +8,6 @@ from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, pairs_of_lists
 from dsv2.extension.window.current_window import TwoInputCurrentWindow
 from dsv2.extension.window.functions import TwoInputNonBroadcastWindowStreamProcessFunction
-from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.window_operator import Windowed
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import PartitionAccess
@@ -27,9 +26,6 @@ class TwoInputWindowed(
         ("on_late_record1", "on_late_record2"),
     )
 
-    def open(self, ctx: NonPartitionedContext[OUT]) -> None:
-        self.function.open(ctx)
-
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
@@ -39,12 +35,6 @@ class TwoInputWindowed(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
         self._windows_of(ctx, output).add(record, 1)
-
-    def on_event_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        self._windows_of(ctx, output).on_timer(timestamp, TimeType.EVENT)
-
-    def on_processing_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        self._windows_of(ctx, output).on_timer(timestamp, TimeType.PROCESSING)
 
     def end_first_input(self, ctx: NonPartitionedContext[OUT]) -> None:
         self.function.end_first_input(ctx)

@@ -7,14 +7,8 @@ from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
 from dsv2.extension.window.functions import TwoOutputWindowStreamProcessFunction
-from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
-from dsv2.model.context import (
-    Collector,
-    TwoOutputNonPartitionedContext,
-    TwoOutputPartitionedContext,
-)
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.model.context import Collector, TwoOutputPartitionedContext
 
 
 class TwoOutputWindowed(
@@ -25,9 +19,6 @@ class TwoOutputWindowed(
 
     shape = Shape(TwoOutputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
 
-    def open(self, ctx: TwoOutputNonPartitionedContext[OUT1, OUT2]) -> None:
-        self.function.open(ctx)
-
     def process_record(
         self,
         record: IN,
@@ -36,36 +27,6 @@ class TwoOutputWindowed(
         ctx: TwoOutputPartitionedContext[OUT1, OUT2],
     ) -> None:
         self._windows_of(ctx, first_output, second_output).add(record, 0)
-
-    def on_event_timer(
-        self,
-        timestamp: int,
-        first_output: Collector[OUT1],
-        second_output: Collector[OUT2],
-        ctx: TwoOutputPartitionedContext[OUT1, OUT2],
-    ) -> None:
-        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.EVENT)
-
-    def on_processing_timer(
-        self,
-        timestamp: int,
-        first_output: Collector[OUT1],
-        second_output: Collector[OUT2],
-        ctx: TwoOutputPartitionedContext[OUT1, OUT2],
-    ) -> None:
-        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.PROCESSING)
-
-    def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1, OUT2]) -> None:
-        self.function.end_input(ctx)
-
-    def on_watermark(
-        self,
-        watermark: Watermark,
-        first_output: Collector[OUT1],
-        second_output: Collector[OUT2],
-        ctx: TwoOutputNonPartitionedContext[OUT1, OUT2],
-    ) -> WatermarkHandlingResult:
-        return self.function.on_watermark(watermark, first_output, second_output, ctx)
 
     def _new_contents(self) -> Contents:
         return record_lists()

@@ -39,7 +39,7 @@ from dsv2.spi import (
     partition_access,
 )
 from dsv2.state import StateDeclaration
-from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 
 F = TypeVar("F", bound=WindowProcessFunction)
 
@@ -58,6 +58,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
         """``late_tags``, one for each input, receive late records instead of ``function``."""
         self.strategy = strategy
         self.function = function
+        self._callee: Any = function  # its callbacks depend on its kind
         self._late_tags = late_tags
         self._ctx: Any = None
         self._windows: Windows
@@ -133,6 +134,17 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     def further_states(self) -> Collection[StateDeclaration]:
         return self.function.use_window_states()
 
+    def open(self, ctx: Any) -> None:
+        self._callee.open(ctx)
+
+    def on_event_timer(self, timestamp: int, *outputs_and_context: Any) -> None:
+        *outputs, ctx = outputs_and_context
+        self._windows_of(ctx, *outputs).on_timer(timestamp, TimeType.EVENT)
+
+    def on_processing_timer(self, timestamp: int, *outputs_and_context: Any) -> None:
+        *outputs, ctx = outputs_and_context
+        self._windows_of(ctx, *outputs).on_timer(timestamp, TimeType.PROCESSING)
+
     def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
         *outputs, ctx = outputs_and_context
         self._windows_of(ctx, *outputs).on_pane_due(slot)
@@ -171,6 +183,13 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
 
 class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
     """Base class of those with one input."""
+
+    def end_input(self, ctx: Any) -> None:
+        self._callee.end_input(ctx)
+
+    def on_watermark(self, watermark: Watermark, *outputs_and_context: Any) -> WatermarkHandlingResult:
+        handled: WatermarkHandlingResult = self._callee.on_watermark(watermark, *outputs_and_context)
+        return handled
 
     def process_keyed_batch(
         self, input_index: int, batch: RecordBatch[Any], select: Callable[[Any], Any], process_one: ProcessOne
