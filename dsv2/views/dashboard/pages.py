@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from dsv2.jobs.progress import JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.jobs.summary import JobSummary, Moment, OperatorSummary
 from dsv2.jobs.summary.splits import status_of, trouble_with
-from dsv2.plan_view.finding import Finding
 from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.views.dashboard.jobs import JobSnapshot, WatchedJob
 from dsv2.views.dashboard.json_lines import Line, line_of, watermark_text
@@ -24,37 +23,11 @@ _LIVE_LINES = 2  # of an operator in the graph: its rates, and its state
 
 
 @dataclass(frozen=True, slots=True)
-class JobLine:
-    """A job in the list of jobs."""
-
-    id: str
-    name: str
-    status: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOperator:
-    """The fixed facts of an operator. ``upstream``: The ids of the operators that it reads."""
-
-    id: int
-    uid: str
-    title: str
-    kind: str
-    about: str
-    location: str
-    parallelism: int
-    upstream: tuple[int, ...]
-    facts: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PlanPage:
     """The plan of a job. ``svg``: Its graph, in which the page shows the numbers of operators."""
 
     headline: str
-    operators: tuple[PlanOperator, ...]
+    operators: tuple[Line, ...]
     svg: str
 
 
@@ -89,10 +62,11 @@ class OperatorPage:
     more: int
 
 
-def job_line(identifier: str, job: WatchedJob) -> JobLine:
+def job_line(identifier: str, job: WatchedJob) -> Line:
     """Describe a job in the list of jobs."""
     snapshot = job.record.snapshot()
-    return JobLine(identifier, snapshot.name, snapshot.status.value, snapshot.revision)
+    status, revision = snapshot.status.value, snapshot.revision
+    return {"id": identifier, "name": snapshot.name, "status": status, "revision": revision}
 
 
 def plan_page(view: PlanView) -> PlanPage:
@@ -129,15 +103,13 @@ def operator_page(operator: OperatorProgress) -> OperatorPage:
     return OperatorPage(operator.uid, tuple(map(_subtask_line, shown)), len(operator.subtasks) - len(shown))
 
 
-def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
-    return PlanOperator(
-        id=operator.id,
+def _plan_operator(operator: OperatorView, view: PlanView) -> Line:
+    return line_of(
+        operator,
         uid=operator.uid or "",
         title=operator.title,
-        kind=operator.kind.value,
         about=about(operator),
         location=short_location(operator.location),
-        parallelism=operator.parallelism,
         upstream=tuple(edge.source for edge in view.edges_into(operator)),
         facts=tuple(details(operator)),
         findings=tuple(finding for finding in view.findings if finding.operators[0] == operator.id),

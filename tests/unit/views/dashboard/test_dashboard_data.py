@@ -356,7 +356,7 @@ def test_only_the_newest_dead_letters_are_shown(tmp_path: Path, monkeypatch: pyt
             batch_id, [letter(number) | {"error_message": str(number)} for number in (10 * batch_id, 10 * batch_id + 1)]
         )
     found = last_letters(folder)
-    assert [one.record for one in found.letters] == ["21", "20", "11"]
+    assert [one["record"] for one in found.letters] == ["21", "20", "11"]
     assert found.batches == 3
     assert found.note == f"1 more micro-batches have letters: dsv2 dead-letters show {tmp_path}"
 
@@ -369,7 +369,7 @@ def test_equal_errors_are_one_with_a_count(tmp_path: Path) -> None:
         other = letter(1000 + batch_id) | {"error_message": "another"}
         job.write(batch_id, [letter(batch_id), letter(batch_id), other])
     found = last_letters(folder)
-    assert [(one.error, one.count, one.record) for one in found.letters] == [
+    assert [(one["error"], one["count"], one["record"]) for one in found.letters] == [
         (": another", 50, "1049"),
         (": ", 100, "49"),
     ]

@@ -13,7 +13,6 @@ import pytest
 from dsv2 import CollectSink, ExecutionEnvironment, JobHandle
 from dsv2.testing import Stop, TestSource
 from dsv2.views.dashboard import Dashboard
-from dsv2.views.dashboard.letters import Letter
 from dsv2.views.dashboard.server import DashboardServer, server_of
 from tests.dashboard_client import TOKEN
 
@@ -131,7 +130,7 @@ def test_numbers_that_are_none_are_refused_with_a_text(server: DashboardServer) 
 def test_texts_of_records_that_utf8_cannot_encode_are_shown(
     server: DashboardServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    letter = Letter("0.0", "now", "absolute", "process_record", "'\ud800'", "ValueError: \udfff", "", "")
+    letter = {"id": "0.0", "operator": "absolute", "record": "'\ud800'", "error": "ValueError: \udfff"}
     monkeypatch.setattr("dsv2.views.dashboard.app.last_letters", lambda folder: {"letters": [letter]})
     status, body = answered(server, "/api/jobs/1/letters")
     assert status == 200
