@@ -55,7 +55,7 @@ from runtime_spark.sink.intermediate_frames import check_passages
 from runtime_spark.sink.sink_types import with_schema_checks
 from runtime_spark.sink.sinks import check_sink
 from runtime_spark.source.sources import SourceOptions, source_streams
-from runtime_spark.source.split_feed import SplitFiles
+from runtime_spark.source.split_files import SplitFiles
 from runtime_spark.start.checkpoint import Checkpoint
 from runtime_spark.start.migration import choose_generation
 from runtime_spark.task.map_stage import check_map_state

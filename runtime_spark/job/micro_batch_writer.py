@@ -12,7 +12,7 @@ from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.sink.publisher import Publisher
 from runtime_spark.sink.sinks import SinkWriter
-from runtime_spark.source.split_feed import SplitFiles
+from runtime_spark.source.split_files import SplitFiles
 from runtime_spark.start.checkpoint import Checkpoint
 
 

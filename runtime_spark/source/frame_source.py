@@ -29,6 +29,7 @@ from runtime_spark.frames.worker import WorkerJob, load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.source.source_read import ReadOrder
+from runtime_spark.source.split_files import SplitFile
 
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
@@ -77,6 +78,8 @@ class Feed(ABC):
     """True if rows are created on the driver's host, together with the portions, instead of in the tasks."""
     made_of_frames = True
     """True if rows are frames, so that other frames can be added to them."""
+    splits_folder: str | None = None
+    """The folder in which ``SplitFile`` passes the progress of splits to the driver. None: it is not known."""
 
     @abstractmethod
     def planner(self, operator: Operator, clock: Clock) -> Planner:
@@ -92,6 +95,7 @@ class OrderFeed(Feed):
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        self.splits_folder = feed.splits_folder
 
     def planner(self, operator: Operator, clock: Clock) -> Planner:
         return self._feed.planner(operator, clock)
@@ -149,6 +153,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._packed = packed
         self._operator_id = operator_id
         self._planner = feed.planner(self._operator(), clock)
+        self._split_file = None if feed.splits_folder is None else SplitFile(feed.splits_folder, operator_id)
         self._initial = self._planner.initial() if start is None else start
         self._only_available = False
         self._run_start: SparkOffset | None = None
@@ -169,7 +174,10 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802 - Spark's name
         with marked_failures():
-            return self._planner.latest(start, only_available=self._only_available)
+            there = self._planner.latest(start, only_available=self._only_available)
+            if self._split_file is not None:
+                self._split_file.write(self._planner.splits())
+            return there
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         portions = self._planner.portions(start, end)

@@ -32,7 +32,7 @@ from runtime_spark.source.frame_source import Feed, feed_for
 from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.source_class import frame_source_class
 from runtime_spark.source.source_read import IndexRange
-from runtime_spark.source.split_feed import ObservedFeed, SplitFeed, whole_orders
+from runtime_spark.source.split_feed import SplitFeed, whole_orders
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again
 
@@ -107,7 +107,8 @@ def _frames_of(
 ) -> DataFrame:
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
-    def stream(feed: Feed) -> DataFrame:
+    def stream(feed: Feed, splits_folder: str | None = None) -> DataFrame:
+        feed.splits_folder = splits_folder
         position = options.positions.get(operator.uid)
         start = None if position is None else _own_offset(position)
         return _stream(spark, feed_for(plan, operator.id, feed), packed, job_key, operator.id, clock, start)
@@ -115,12 +116,12 @@ def _frames_of(
     if isinstance(source, IndexedSource):
         if not streaming:
             return _indexed_batch(spark, source, operator, packed)
-        return stream(_observed(IndexedFeed(source, options.target_batch_ms), options))
+        return stream(IndexedFeed(source, options.target_batch_ms), options.reports)
     if isinstance(source, Source):
         if not streaming:
             orders = whole_orders(source, operator, clock)
             return _batch_frames(spark, SplitFeed(source), orders, operator.id, packed)
-        return stream(_observed(_split_feed(source, plan, operator, options), options))
+        return stream(_split_feed(source, plan, operator, options), options.reports)
     assert isinstance(source, DataFrameSource)
     dataframe = continued if isinstance(source, ContinuedDataFrameSource) else source.dataframe
     assert isinstance(dataframe, DataFrame)
@@ -175,11 +176,6 @@ def _stream(
     name = f"dsv2_{job_key}_{operator_id}_{next(_STARTS)}"
     spark.dataSource.register(frame_source_class(name, feed, packed, operator_id, clock, start))
     return spark.readStream.format(name).load()
-
-
-def _observed(feed: Feed, options: SourceOptions) -> Feed:
-    """``feed``, with a planner that passes the progress of splits to the driver if there is a folder for it."""
-    return feed if options.reports is None else ObservedFeed(feed, options.reports)
 
 
 def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, options: SourceOptions) -> SplitFeed:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
@@ -21,12 +22,12 @@ from dsv2.runtime.sources.split_progress import MOST_SPLITS, with_event_times
 from dsv2.sources import DataGeneratorSource, HybridSource
 from dsv2.testing import ManualClock
 from runtime_spark.checkpoint.source_reports import ReportFile
-from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import decode_frame
-from runtime_spark.frames.worker import load_job, pack_job
-from runtime_spark.source.frame_source import Planner
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.source.frame_source import Feed, FrameStreamReader
 from runtime_spark.source.indexed_feed import IndexedFeed
-from runtime_spark.source.split_feed import ObservedFeed, ObservedPlanner, SplitFeed, SplitFiles
+from runtime_spark.source.split_feed import SplitFeed
+from runtime_spark.source.split_files import SplitFile, SplitFiles
 from tests.spans import Spans
 from tests.support import local_environment, operator_named
 from tests.unit.jobs.test_stuck_watermarks import START, Numbers, strategy
@@ -119,61 +120,37 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
     files, clock = SplitFiles(plan, str(tmp_path)), ManualClock(START)
     assert files.read() == {"in": (), "numbers": ()}
     operators = [operator_named(plan, uid) for uid in ("in", "numbers")]
-    feeds = [SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)), IndexedFeed(numbers)]
-    planners = [
-        ObservedFeed(feed, str(tmp_path)).planner(operator, clock)
+    feeds: list[Feed] = [SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)), IndexedFeed(numbers)]
+    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+    for feed in feeds:
+        feed.splits_folder = str(tmp_path)
+    readers = [
+        FrameStreamReader(feed, clock, b"", packed, operator.id, None)
         for feed, operator in zip(feeds, operators, strict=True)
     ]
-    offsets = [planner.latest(planner.initial(), only_available=False) for planner in planners]
+    offsets = [reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) for reader in readers]
     files.note([{"source": "in", "splits": {"a": 77}}])
     assert files.read() == {
         "in": (SplitProgress("a", 0, "4", 5, 77, moved_at_ms=START),),
         "numbers": (SplitProgress("0", 0, "3", 2, moved_at_ms=START),),
     }
     clock.advance(timedelta(seconds=1))
-    for planner, offset in zip(planners, offsets, strict=True):
-        planner.latest(offset, only_available=False)
+    for reader, offset in zip(readers, offsets, strict=True):
+        reader.latestOffset(offset, ReadAllAvailable())
     assert files.read() == {
         "in": (SplitProgress("a", 0, "8", 1, 77, moved_at_ms=START + 1_000),),
         "numbers": (SplitProgress("0", 0, "5", 0, ended=True, moved_at_ms=START + 1_000),),
     }
 
 
-def test_observed_sources_read_the_same_records(tmp_path: Path) -> None:
-    env = local_environment()
-    numbers = DataGeneratorSource(int, count=5, records_per_batch=3)
-    env.from_source(numbers).with_uid("numbers").to_sink(CollectSink())
-    plan = env.build_plan()
-    job, operator = load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))), operator_named(plan, "numbers")
-    feed = ObservedFeed(IndexedFeed(numbers), str(tmp_path))
-    planner = feed.planner(operator, ManualClock(START))
-    start = planner.initial()
-    portions = planner.portions(start, planner.latest(start, only_available=False))
-    rows = [row for portion in portions for rows in feed.rows(job, operator, portion) for row in rows]
-    payloads = [payload for slot, _, _, payload in rows if slot != REPORT_SLOT]
-    assert [list(decode_frame(job.codec(), payload, "a frame")[0].records) for payload in payloads] == [[0, 1, 2]]
-
-
 def test_splits_are_written_when_they_change(tmp_path: Path) -> None:
-    planner, path = Mock(spec=Planner), tmp_path / "0.splits"
-    observed = ObservedPlanner(planner, path)
-    for splits, is_written in (
-        ((SplitProgress("a", 0, "1"),), True),
-        ((SplitProgress("a", 0, "1"),), False),
-        ((SplitProgress("a", 0, "2"),), True),
-    ):
-        planner.splits.return_value = splits
-        observed.latest({}, only_available=False)
+    file, path = SplitFile(str(tmp_path), 0), tmp_path / "0.splits"
+    for position, is_written in (("1", True), ("1", False), ("2", True)):
+        file.write((SplitProgress("a", 0, position),))
         assert path.exists() == is_written
         path.unlink(missing_ok=True)
 
 
-def test_a_planner_is_not_disturbed_by_a_missing_folder(tmp_path: Path) -> None:
-    planner = Mock(spec=Planner)
-    planner.splits.return_value = (SplitProgress("a", 0, "1"),)
-    observed = ObservedPlanner(planner, tmp_path / "missing" / "0.splits")
-    assert observed.latest({}, only_available=False) is planner.latest.return_value
-    observed.commit({"at": 1})
-    observed.close()
-    planner.commit.assert_called_once_with({"at": 1})
-    planner.close.assert_called_once_with()
+def test_planners_are_not_disturbed_by_a_missing_folder(tmp_path: Path) -> None:
+    SplitFile(str(tmp_path / "missing"), 0).write((SplitProgress("a", 0, "1"),))
+    assert not (tmp_path / "missing").exists()
