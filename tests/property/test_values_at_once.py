@@ -13,7 +13,7 @@ from dsv2.watermark import new_builder
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 from tests.profiles import examples
-from tests.property.test_combiner_laws import Event, Function, histories, until_the_end
+from tests.property.test_combiner_laws import ORDERED, Case, Event, histories, until_the_end
 from tests.support import ACTIVE, IDLE, Signal, watermark
 from tests.unit.runtime.exchange.test_gate import Gate
 
@@ -40,25 +40,25 @@ def step(combiner: Combiner, event: Event, more: Sequence[int], *, at_once: bool
 
 
 @law
-@given(histories(), st.booleans(), st.booleans(), st.data())
+@given(histories(ORDERED), st.booleans(), st.booleans(), st.data())
 def test_they_leave_what_single_ones_leave(
-    history: tuple[Function, int, list[Event]], wait: bool, aligned: bool, data: st.DataObject
+    history: tuple[Case, int, list[Event]], wait: bool, aligned: bool, data: st.DataObject
 ) -> None:
-    function, channels, events = history
-    declaration = function.declare(wait or aligned, aligned)
+    case, channels, events = history
+    declaration = case.declare(wait or aligned, aligned)
     single, together = new_combiner(declaration, channels), new_combiner(declaration, channels)
     for event in events:
-        more = data.draw(st.lists(st.sampled_from(function.values), max_size=5))
+        more = data.draw(st.lists(st.sampled_from(case.values), max_size=5))
         assert step(together, event, more, at_once=True) == step(single, event, more, at_once=False), event
         assert repr(together.snapshot()) == repr(single.snapshot()), event
 
 
 @law
-@given(histories(), st.booleans(), st.data())
-def test_any_state_will_do(history: tuple[Function, int, list[Event]], wait: bool, data: st.DataObject) -> None:
+@given(histories(ORDERED), st.booleans(), st.data())
+def test_any_state_will_do(history: tuple[Case, int, list[Event]], wait: bool, data: st.DataObject) -> None:
     """Also those that no history of these channels leads to, but a change of parallelism."""
-    function, channels, events = history
-    some = st.sampled_from(function.values)
+    case, channels, events = history
+    some = st.sampled_from(case.values)
     subset = st.sets(st.integers(0, channels - 1)).map(lambda found: tuple(sorted(found)))
     values = data.draw(st.dictionaries(st.integers(0, channels - 1), some))
     pending = tuple(channel for channel in data.draw(subset) if channel in values)
@@ -70,7 +70,7 @@ def test_any_state_will_do(history: tuple[Function, int, list[Event]], wait: boo
         bool(pending) or data.draw(st.booleans()),
         data.draw(st.none() | some),
     )
-    single, together = (new_combiner(function.declare(wait), channels) for _ in range(2))
+    single, together = (new_combiner(case.declare(wait), channels) for _ in range(2))
     single.restore(state)
     together.restore(state)
     for event in events:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import strategies as st
 
 from dsv2.errors import InternalError
 from dsv2.extension.event_time import EventTimeExtension
@@ -135,23 +134,6 @@ class TestEnd:
         gate.send(0)
         with pytest.raises(InternalError, match="Channel 0 of input 5 sent records after its end"):
             gate.send(0, "a")
-
-
-SIGNALS = [*map(watermark, range(3)), *map(aligned, range(3)), watermark(2, "all"), IDLE, ACTIVE]
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, Sequence[Any]]]]:
-    """Frames of some channels. Every channel ends with its last frame."""
-    channels = draw(st.integers(1, 3))
-    sequence = st.lists(st.sampled_from([*SIGNALS, "a", "b", "c"]), max_size=6)
-    frames = [(channel, frame) for channel in range(channels) for frame in draw(st.lists(sequence, max_size=3))]
-    shuffled = draw(st.permutations(frames))
-    return channels, [*shuffled, *((channel, [ENDED]) for channel in draw(st.permutations(range(channels))))]
-
-
-SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]
-ROUNDS = st.lists(st.sampled_from([aligned(0), watermark(True, "and"), "a", watermark(1)]), max_size=6)
 
 
 # --- Another number of channels ---------------------------------------------------------------------------------------
