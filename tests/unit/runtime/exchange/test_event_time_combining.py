@@ -1,6 +1,6 @@
 """Event time over channels and inputs as in Flink's tests. See also the recordings of Flink.
 
-tests/property/test_event_time_and_its_flag.py compares it with a model.
+tests/proofs/event_time_cases.py compares it with a model in every state.
 """
 
 from __future__ import annotations
