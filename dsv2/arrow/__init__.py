@@ -15,6 +15,7 @@ from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarro
     ArrowProcessFunction,
     map_tables,
 )
+from dsv2.arrow.keyed.lists import ArrowKeyedLists, ArrowKeyedRows  # noqa: E402
 from dsv2.arrow.keyed.state import ArrowKeyedState  # noqa: E402
 from dsv2.arrow.keyed.timers import ArrowTimers  # noqa: E402
 from dsv2.arrow.records import records_of  # noqa: E402
@@ -27,6 +28,8 @@ __all__ = (
     "ArrowContext",
     "ArrowEventTimeProcessFunction",
     "ArrowForeachBatchSink",
+    "ArrowKeyedLists",
+    "ArrowKeyedRows",
     "ArrowKeyedState",
     "ArrowNonPartitionedContext",
     "ArrowProcessFunction",

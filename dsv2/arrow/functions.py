@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, NoReturn, Protocol
+from typing import Any, Generic, NoReturn, Protocol, overload
 
 import pyarrow as pa
 
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns, check_column_states
+from dsv2.arrow.keyed.lists import ArrowKeyedLists
 from dsv2.arrow.keyed.state import ArrowKeyedState
 from dsv2.arrow.keyed.timers import ArrowTimers
 from dsv2.arrow.records import records_of, table_of
@@ -31,7 +32,7 @@ from dsv2.spi import (
     Position,
     check_returned,
 )
-from dsv2.state import ValueStateDeclaration
+from dsv2.state import ListStateDeclaration, ValueStateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 
@@ -54,8 +55,12 @@ class ArrowCollector(Collector[OUT_contra], Protocol[OUT_contra]):
 class ArrowStates(Protocol):
     """The states and timers of all keys of the subtask, as columns. They require a keyed stream."""
 
-    def keyed_state(self, declaration: ValueStateDeclaration[T, Any], /) -> ArrowKeyedState[T]:
-        """The state of all keys. ``declaration`` is a value state of a class with columns.
+    @overload
+    def keyed_state(self, declaration: ValueStateDeclaration[T, Any], /) -> ArrowKeyedState[T]: ...
+    @overload
+    def keyed_state(self, declaration: ListStateDeclaration[T], /) -> ArrowKeyedLists[T]: ...
+    def keyed_state(self, declaration: Any, /) -> Any:
+        """The state of all keys. ``declaration`` is a value state or a list state of a class with columns.
 
         Raises:
             UndeclaredStateError: The function does not return ``declaration`` from ``uses_states``.

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.arrow import ArrowKeyedState
+from dsv2.arrow import ArrowKeyedLists, ArrowKeyedState
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns
 from dsv2.arrow.keyed.keys import distinct_keys, key_columns
 from dsv2.runtime.serde.codec import Codec
@@ -20,7 +21,7 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.page_store import in_blob, in_entries
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.state import StateTtl, ValueStateDeclaration
+from dsv2.state import ListStateDeclaration, StateTtl, TtlUpdate, ValueStateDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 from tests.strategies import long_lists
 from tests.support import KeptEntries
@@ -39,7 +40,7 @@ LIVED = ValueStateDeclaration("topics", Topic, ttl=StateTtl(timedelta(millisecon
 
 
 def columns_of(
-    declaration: ValueStateDeclaration[Topic, Any],
+    declaration: ValueStateDeclaration[Topic, Any] | ListStateDeclaration[Topic],
     entries: KeptEntries | None = None,
     time: BatchTime | None = None,
     names: tuple[str, ...] | None = None,
@@ -169,6 +170,94 @@ def test_behaves_like_a_dict(
                     model = {key: (value, expiry) for key, (value, expiry) in model.items() if expiry > time.now_ms}
         assert columns.count == len(model)
     assert all_values(state, 2 if kind == "pairs" else 1) == {key: value for key, (value, _) in model.items()}
+    state.remove(as_keys(kind, list(model)))
+    assert columns.snapshot() == {}
+    assert entries is None or not entries.kept
+
+
+LISTS = ListStateDeclaration("lists", Topic)
+LIVED_LISTS = ListStateDeclaration("lists", Topic, ttl=StateTtl(timedelta(milliseconds=3)))
+READ_LISTS = ListStateDeclaration(
+    "lists", Topic, ttl=StateTtl(timedelta(milliseconds=3), update=TtlUpdate.ON_READ_AND_WRITE)
+)
+
+
+def list_steps(kind: str) -> Any:
+    rows = st.lists(st.tuples(KEYS[kind], VALUES), max_size=6)
+    what = st.sampled_from(["append", "append", "put", "get", "remove", "snapshot", "restore", "wait"])
+    return st.tuples(st.just(kind), long_lists(st.tuples(what, rows), max_size=40))
+
+
+def all_lists(state: ArrowKeyedLists[Topic], keys: int) -> dict[Any, list[Topic]]:
+    found: dict[Any, list[Topic]] = {}
+    for table in state.tables():
+        rows: Iterator[tuple[Any, ...]] = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        for row in rows:
+            found.setdefault(row[0] if keys == 1 else row[:keys], []).append(Topic(*row[keys:]))
+    return found
+
+
+@given(
+    st.none() | st.builds(KeptEntries),
+    st.sampled_from([LISTS, LIVED_LISTS, READ_LISTS]),
+    st.sampled_from(list(KEYS)).flatmap(list_steps),
+)
+def test_lists_behave_like_lists(
+    entries: KeptEntries | None, declaration: ListStateDeclaration[Topic], kind_and_steps: tuple[str, list[Any]]
+) -> None:
+    kind, of_steps = kind_and_steps
+    time, ttl = BatchTime(0), declaration.ttl
+    columns = columns_of(declaration, entries, time)
+    state = columns.keyed_state(declaration)
+    model: dict[Any, list[tuple[Topic, int]]] = {}
+    for what, rows in of_steps:
+        keys, values = [key for key, _ in rows], [value for _, value in rows]
+        given_keys, expiry = as_keys(kind, keys), time.now_ms + 3
+        table = pa.table(columns_for(values), pa.schema(schema()))
+        match what:
+            case "append":
+                state.append(given_keys, table)
+                for key, value in rows:
+                    model.setdefault(key, []).append((value, expiry))
+            case "put":  # keeps one stored row of each key, after the new ones
+                found = state.get(given_keys)
+                first = np.concatenate([np.ones(min(len(found.of), 1), np.bool_), found.of[1:] != found.of[:-1]])
+                joined = pa.concat_tables([table, found.rows.filter(pa.array(first))])
+                state.put(given_keys, joined, np.concatenate([found.of_keys, found.of[first]]))
+                before = {key: model.pop(key, [])[:1] for key in dict.fromkeys(keys)}
+                for key, value in [*rows, *((key, value) for key, cells in before.items() for value, _ in cells)]:
+                    model.setdefault(key, []).append((value, expiry))
+            case "get":
+                found = state.get(given_keys)
+                by_number = dict(zip(found.of_keys.tolist(), keys, strict=True))
+                lists: dict[Any, list[Topic]] = {key: [] for key in keys}
+                for number, row in zip(found.of.tolist(), found.rows.to_pylist(), strict=True):
+                    lists[by_number[number]].append(Topic(**row))
+                assert lists == {key: [value for value, _ in model.get(key, [])] for key in keys}
+                assert found.count == len(lists)
+                if ttl is not None and ttl.update is TtlUpdate.ON_READ_AND_WRITE:
+                    model.update({key: [(value, expiry) for value, _ in model[key]] for key in keys if key in model})
+            case "remove":
+                state.remove(given_keys)
+                for key in keys:
+                    model.pop(key, None)
+            case "snapshot":
+                columns.snapshot()
+            case "restore":
+                snapshot = columns.snapshot()
+                columns = columns_of(declaration, entries, time)
+                columns.restore(snapshot)
+                state = columns.keyed_state(declaration)
+            case "wait":
+                columns.snapshot()
+                time.now_ms += 1
+                columns.expire()
+                if ttl is not None:
+                    lives = {key: [cell for cell in cells if cell[1] > time.now_ms] for key, cells in model.items()}
+                    model = {key: cells for key, cells in lives.items() if cells}
+        assert columns.count == len(model)
+    number_of_parts = 2 if kind == "pairs" else 1
+    assert all_lists(state, number_of_parts) == {key: [value for value, _ in cells] for key, cells in model.items()}
     state.remove(as_keys(kind, list(model)))
     assert columns.snapshot() == {}
     assert entries is None or not entries.kept

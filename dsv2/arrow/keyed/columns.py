@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.key_finder import KeyFinder
 from dsv2.arrow.keyed.keys import Keys, encoded_keys
+from dsv2.arrow.keyed.lists import EXPIRIES, ArrowKeyedLists, Lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.state import ArrowKeyedState
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.keyed.timers import TIMES, ArrowTimers
 from dsv2.arrow.schema import rows_to_table, schema_of
-from dsv2.base.type_variables import T
 from dsv2.errors import ContractError, IncompatibleCheckpointError, StateDeclarationError, UndeclaredStateError
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.deadlines import Deadlines
@@ -24,8 +25,17 @@ from dsv2.runtime.state.migrations import FailedMigration, Migrations, split_nam
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.rows import TIMERS, RowKind
 from dsv2.spi import KeyedColumns
-from dsv2.state import RedistributionMode, StateDeclaration, TtlTimeCharacteristic, ValueStateDeclaration
+from dsv2.state import (
+    ListStateDeclaration,
+    RedistributionMode,
+    StateDeclaration,
+    TtlTimeCharacteristic,
+    ValueStateDeclaration,
+)
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
+
+Declaration: TypeAlias = ValueStateDeclaration[Any, Any] | ListStateDeclaration[Any]
+"""A state that can have columns."""
 
 _AT_ONCE = 10_000
 _NONE = TableState("", 0, 0, {}, None)
@@ -43,12 +53,12 @@ def check_column_states(declarations: Iterable[StateDeclaration], owner: str) ->
     for declaration in declarations:
         if declaration.redistribution_mode is not RedistributionMode.NONE:
             continue
-        if not isinstance(declaration, ValueStateDeclaration):
+        if not isinstance(declaration, ValueStateDeclaration | ListStateDeclaration):
             raise StateDeclarationError(
-                f"{owner}: {declaration} cannot have columns. Declare a value state whose type is a NamedTuple "
-                f"class or a dataclass. Its fields are the columns, and may be lists."
+                f"{owner}: {declaration} cannot have columns. Declare a value state or a list state whose type is a "
+                f"NamedTuple class or a dataclass. Its fields are the columns, and may be lists."
             )
-        schema_of(declaration.value_type)  # type: ignore[arg-type]  # it refuses what is not a class
+        schema_of(_kind(declaration))  # it refuses what is not a class
 
 
 class ArrowKeyedColumns(KeyedColumns):
@@ -71,12 +81,14 @@ class ArrowKeyedColumns(KeyedColumns):
         self._declared = {
             one.name: one
             for one in declarations
-            if isinstance(one, ValueStateDeclaration) and one.redistribution_mode is RedistributionMode.NONE
+            if isinstance(one, ValueStateDeclaration | ListStateDeclaration)
+            and one.redistribution_mode is RedistributionMode.NONE
         }
         self._migrations = Migrations(self._declared.values(), fail)
         self._layouts: dict[str, StoredTable] = {}
         self._tables: dict[str, KeyedTable] = {}
-        self._expiries: dict[str, Expiry] = {}
+        self._expiring: list[Callable[[], None]] = []
+        self._lists: dict[str, Lists] = {}
         self._states = {name: self._new_state(one) for name, one in self._declared.items()}
         self._event_timers = self._new_timers(_EVENT, lambda: environment.event_time.current)
         self._processing_timers = self._new_timers(_PROCESSING, lambda: environment.time.now_ms)
@@ -114,8 +126,8 @@ class ArrowKeyedColumns(KeyedColumns):
         return list(found)
 
     def expire(self) -> None:
-        for name, expiry in self._expiries.items():
-            expiry.expire(self._tables[name])
+        for expire in self._expiring:
+            expire()
 
     def recognize(self, batch: pa.Table | None) -> None:
         """Use the columns of the records that are processed to recognize keys that are none."""
@@ -165,6 +177,9 @@ class ArrowKeyedColumns(KeyedColumns):
         """
         name = f"{kind.value}/{stored}"
         table = self._tables[name]
+        if stored in self._lists and kind is not RowKind.TIMERS:
+            self._lists[stored].load(keys, values)
+            return
         rows, _ = table.make(keys)
         if kind is RowKind.TIMERS:
             table.put(0, rows, pa.array(values, TIMES))
@@ -173,7 +188,7 @@ class ArrowKeyedColumns(KeyedColumns):
         if kind is RowKind.EXPIRING:
             table.set_deadlines(rows, _numbers(deadline for _, deadline in values))
             values = [value for value, _ in values]
-        columns = rows_to_table(values, self._declared[split_name(stored)[0]].value_type)  # type: ignore[arg-type]
+        columns = rows_to_table(values, _kind(self._declared[split_name(stored)[0]]))
         for number, column in enumerate(columns.columns):
             table.put(number, rows, column.combine_chunks())
 
@@ -183,7 +198,7 @@ class ArrowKeyedColumns(KeyedColumns):
             return value
         return self._migrations.convert(stored, key, value)
 
-    def declared(self, stored: str) -> ValueStateDeclaration[Any, Any] | None:
+    def declared(self, stored: str) -> Declaration | None:
         """Return the state with a stored name, in any version."""
         return self._declared.get(split_name(stored)[0])
 
@@ -192,7 +207,7 @@ class ArrowKeyedColumns(KeyedColumns):
         """The codec, and the owner for its errors."""
         return self._codec, self._owner
 
-    def _state_of(self, declaration: ValueStateDeclaration[T, Any], /) -> ArrowKeyedState[T]:
+    def _state_of(self, declaration: StateDeclaration, /) -> Any:
         found = self._declared.get(getattr(declaration, "name", ""))
         if found is None or not found.matches(declaration):
             known = ", ".join(map(str, self._declared.values())) or "none"
@@ -201,8 +216,9 @@ class ArrowKeyedColumns(KeyedColumns):
             )
         return self._states[found.name]
 
-    def _new_state(self, declaration: ValueStateDeclaration[Any, Any]) -> ArrowKeyedState[Any]:
-        schema = schema_of(declaration.value_type)  # type: ignore[arg-type]  # check_column_states
+    def _new_state(self, declaration: Declaration) -> ArrowKeyedState[Any] | ArrowKeyedLists[Any]:
+        record_class = _kind(declaration)
+        schema = schema_of(record_class)
         ttl, stored = declaration.time_to_live, stored_name(declaration)
         expiry, domain = None, ""
         if ttl is not None:
@@ -212,19 +228,29 @@ class ArrowKeyedColumns(KeyedColumns):
             clock = _EventClock(environment.event_time) if by_event else _BatchClock(environment.time)
             expiry = Expiry(ttl, clock)
         kind = RowKind.KEYED if ttl is None else RowKind.EXPIRING
-        template = empty_value(declaration.value_type)
-        types = tuple(type_name(field.type) for field in schema)
-        layout = StoredTable(kind.value, stored, domain, tuple(schema.names), types, template, _NONE)
-        name, table = self._new_table(layout, schema.types)
+        template: Any = empty_value(record_class)
+        has_lists = isinstance(declaration, ListStateDeclaration)
+        types = [pa.list_(one) for one in schema.types] if has_lists else schema.types
+        names = tuple(map(type_name, types))
+        layout = StoredTable(
+            kind.value, stored, domain, tuple(schema.names), names, [template] if has_lists else template, _NONE
+        )
+        if not isinstance(declaration, ListStateDeclaration):
+            table = self._new_table(layout, types)
+            if expiry is not None:
+                self._expiring.append(partial(expiry.expire, table))
+            return ArrowKeyedState(declaration, table, self._finder, expiry)
+        table = self._new_table(layout, types if expiry is None else [*types, EXPIRIES])
+        lists = self._lists[stored] = Lists(table, record_class, expiry)
         if expiry is not None:
-            self._expiries[name] = expiry
-        return ArrowKeyedState(declaration, table, self._finder, expiry)
+            self._expiring.append(lists.expire)
+        return ArrowKeyedLists(lists, self._finder)
 
     def _new_timers(self, domain: str, time: Callable[[], int]) -> ArrowTimers:
         layout = StoredTable(RowKind.TIMERS.value, domain, "", ("times",), (type_name(TIMES),), None, _NONE)
-        return ArrowTimers(self._new_table(layout, [TIMES])[1], self._finder, time)
+        return ArrowTimers(self._new_table(layout, [TIMES]), self._finder, time)
 
-    def _new_table(self, layout: StoredTable, types: Sequence[pa.DataType]) -> tuple[str, KeyedTable]:
+    def _new_table(self, layout: StoredTable, types: Sequence[pa.DataType]) -> KeyedTable:
         name, environment = f"{layout.row_kind}/{layout.state}", self._environment
         owner = f"{self._owner}, {layout.state}"
         deadlines = None
@@ -233,7 +259,7 @@ class ArrowKeyedColumns(KeyedColumns):
             deadlines = Deadlines(self._codec, owner, store)
         table = KeyedTable(types, environment.stores(f"columns/{name}", owner), deadlines, owner)
         self._layouts[name], self._tables[name] = layout, table
-        return name, table
+        return table
 
     def _convert(self, name: str, stored: StoredTable) -> None:
         """Load values that were stored with other columns."""
@@ -247,7 +273,7 @@ class ArrowKeyedColumns(KeyedColumns):
                 raise IncompatibleCheckpointError(f"{self._owner}: page {number} of {name} is missing.")
             keys, values, deadlines = stored.contents([page])
             decoded = self._finder.decoded(keys)
-            if deadlines is not None:
+            if deadlines is not None and not stored.has_lists:
                 values = list(zip(values, deadlines.tolist(), strict=True))
             for key, value in zip(decoded, values, strict=True):
                 loader.put(kind, stored.state, key, value)
@@ -339,6 +365,11 @@ class _EventClock:
                 "A state with a time to live in event time cannot be updated in a table before event time has begun."
             )
         return self.now_ms
+
+
+def _kind(declaration: Declaration) -> Any:
+    """The class of the values or elements."""
+    return declaration.element_type if isinstance(declaration, ListStateDeclaration) else declaration.value_type
 
 
 def empty_value(kind: Any) -> Any:

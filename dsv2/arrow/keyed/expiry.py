@@ -39,6 +39,15 @@ class Expiry:
         self._duration = ttl.duration_ms
         self._clock = clock
 
+    @property
+    def now_ms(self) -> int:
+        """The current time, in ms."""
+        return self._clock.now_ms
+
+    def next_deadline(self) -> int:
+        """Return when a value expires that is updated now, in ms."""
+        return self._clock.updated_at() + self._duration
+
     def has_passed(self, table: KeyedTable, rows: Numbers, chosen: Numbers) -> Numbers:
         """Return which of the rows have expired. Only those that are ``chosen`` have deadlines."""
         passed = np.zeros(len(rows), np.bool_)
@@ -47,7 +56,7 @@ class Expiry:
 
     def renew(self, table: KeyedTable, rows: Numbers) -> None:
         """Let the values of ``rows`` live from now on."""
-        table.set_deadlines(rows, np.full(len(rows), self._clock.updated_at() + self._duration, np.int64))
+        table.set_deadlines(rows, np.full(len(rows), self.next_deadline(), np.int64))
 
     def expire(self, table: KeyedTable) -> None:
         """Remove expired values."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.keys import OTHER, Keys, decoded_keys
+from dsv2.arrow.keyed.lists import EXPIRIES, lists_of
 from dsv2.arrow.keyed.table import TableState, decoded_page
 from dsv2.arrow.schema import field_names
 from dsv2.errors import CorruptDataError
@@ -38,7 +39,7 @@ class StoredTable(NamedTuple):
         expiry: The time domain of the deadlines of values; empty if they do not expire.
         names: The names of the columns.
         types: Their types.
-        template: A value, whose class the values have; None for timers.
+        template: A value, whose class the values have; a list of one if they are lists; None for timers.
         table: The table.
         deadline: When the pane is due, of values in a pane, in ms.
     """
@@ -54,7 +55,12 @@ class StoredTable(NamedTuple):
 
     def has_layout_of(self, other: StoredTable) -> bool:
         """Return whether the pages have the same columns."""
-        return self[:5] == other[:5]
+        return self[:5] == other[:5] and self.has_lists == other.has_lists
+
+    @property
+    def has_lists(self) -> bool:
+        """True if the value of a key is a list. If its elements expire, there is one more column, when each does."""
+        return isinstance(self.template, list)
 
     @property
     def has_deadlines(self) -> bool:
@@ -65,14 +71,30 @@ class StoredTable(NamedTuple):
         """Decode pages.
 
         Returns:
-            The keys, the values as Python objects, and the deadlines.
+            The keys, the values as Python objects, and the deadlines. Lists that expire consist of pairs of an element
+            and its expiry.
         """
         types = [type_named(name) for name in self.types]
+        if self.has_lists and self.expiry:
+            types.append(EXPIRIES)
         keys, columns, deadlines = decoded_page(self.table.kind, types, self.has_deadlines, pages)
         if self.row_kind == RowKind.TIMERS:
             return keys, columns[0].to_pylist(), deadlines
+        if self.has_lists:
+            return keys, self._lists(columns), deadlines
         make = _maker(self.template, self.names)
         return keys, [make(row) for row in zip(*(column.to_pylist() for column in columns), strict=True)], deadlines
+
+    def _lists(self, columns: Sequence[pa.Array]) -> list[Any]:
+        make: Any = _maker(self.template[0], self.names)
+        if self.expiry:
+            make_element = make
+
+            def make(row: Sequence[Any]) -> Any:
+                *fields, expiry = row
+                return make_element(fields), expiry
+
+        return lists_of(columns, make)
 
     def rows(self, page: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
         """Return the rows of a page."""
@@ -88,7 +110,8 @@ class StoredTable(NamedTuple):
             return
         assert deadlines is not None
         for key, value, deadline in zip(encoded, values, deadlines.tolist(), strict=True):
-            yield StateRow(subtask, kind, self.state, key, codec.dumps((value, deadline)))
+            expiring = value if self.has_lists else (value, deadline)
+            yield StateRow(subtask, kind, self.state, key, codec.dumps(expiring))
             yield StateRow(subtask, RowKind.TIMERS, self.expiry, key, codec.dumps([deadline]))
 
 

@@ -329,8 +329,8 @@ def test_classes_of_values_may_change(in_map: bool, after: Any, options: Any, ex
 
 
 def test_state_of_other_kinds_is_refused_when_the_plan_is_built() -> None:
-    with pytest.raises(StateDeclarationError, match="ListState 'list' cannot have columns"):
-        harness(OfTables(StateDeclarations.list_state("list", int)))
+    with pytest.raises(StateDeclarationError, match="MapState 'map' cannot have columns"):
+        harness(OfTables(StateDeclarations.map_state("map", str, int)))
     with pytest.raises(SchemaError, match="int has no columns"):
         harness(OfTables(StateDeclarations.value_state("number", int)))
 
