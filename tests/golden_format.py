@@ -21,9 +21,8 @@ from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark.source.feeds import IndexedFeed, SplitFeed
 from runtime_spark.source.frame_source import Planner, SparkOffset
-from runtime_spark.source.indexed_feed import IndexedFeed
-from runtime_spark.source.split_feed import SplitFeed
 from tests import ROOT
 from tests.spans import Spans
 from tests.support import Driver, KeptEntries, operator_named

@@ -22,8 +22,8 @@ from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.rows import COLUMNS, FrameEncoder, Row, decode_frame
 from runtime_spark.frames.worker import load_job, pack_job, patient_collector
+from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.frame_source import feed_for
-from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.source_read import IndexRange
 from runtime_spark.task import stage
 

@@ -23,8 +23,8 @@ from pyspark.sql.classic.dataframe import DataFrame
 from dsv2.runtime.operator.subtask import Subtask
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.job.query import StreamingJob
+from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.frame_source import FrameStreamReader
-from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.source_read import SourceRead
 from runtime_spark.task import stage
 

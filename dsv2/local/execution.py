@@ -1,29 +1,284 @@
-"""One run of a local job, from its beginning to its end."""
+"""One run of a local job: its beginning, its micro-batches, what is stored and written after each, and its end."""
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Any
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.checkpoint.file_folders import folders_of
+from dsv2.checkpoint.key_samples import add_samples
+from dsv2.checkpoint.record import extended, sinks_of
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.graph.record_skips import warn_of_missed_skips
+from dsv2.graph.record_skips import SkippedRecords, warn_of_missed_skips
+from dsv2.jobs.handle import input_is_bounded
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.local.batches import MicroBatchRunner, Outcome, Recorder
-from dsv2.local.indexed_reader import Reading
-from dsv2.local.restoration import State
+from dsv2.local.checkpoint import StoredBatch, SubtaskState
+from dsv2.local.restoration import State, on_disk
 from dsv2.local.run import CancelledError, LocalRun
-from dsv2.local.savepoints import restore
-from dsv2.local.sinks import LocalSinks
+from dsv2.local.savepoints import record_of, restart, restore
+from dsv2.local.sinks import LocalSinks, encoded_outputs
+from dsv2.local.sources import Reading
 from dsv2.local.start import JobStart
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.plan_view.runtime_view import RuntimeView
+from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
+from dsv2.sources import Halt
+
+_POLL_SECONDS = 0.01  # how often sources without new data are polled
+_LONGEST_WAIT_MS = 50  # until a stop is noticed
+_RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
+
+
+class Outcome(Enum):
+    """The end of a run: with all input, with all input that was available at its start, or before that."""
+
+    ENDED = "ended"
+    EXHAUSTED = "exhausted"
+    STOPPED = "stopped"
+
+
+class Recorder:
+    """Stores each micro-batch in the checkpoint, then writes it to the sinks.
+
+    Without a checkpoint, it only writes to the sinks.
+    """
+
+    def __init__(self, start: JobStart, run: LocalRun, sinks: LocalSinks, run_id: str) -> None:
+        self._plan = plan = start.plan
+        self._run = run
+        self._sinks = sinks
+        self._run_id = run_id
+        self._letters = start.letters
+        self._begun = begun = start.begun
+        self._checkpoint = start.checkpoint
+        self._unblocking = start.unblocking
+        self._limits = FailureLimits(plan)
+        self._skipped: SkippedRecords = {}
+        self._keys = list(begun.record.keys)
+        self._sink_records = sinks_of(plan, folders_of(plan, on_disk))
+
+    def complete_earlier(self) -> None:
+        """Write the last micro-batch of the earlier run to the sinks, if they may not have it."""
+        if (pending := self._begun.pending) is not None:
+            assert self._checkpoint is not None
+            # With these sinks, so that a crash is not followed by a third program's folders.
+            runs = [*pending.runs, self._run_id]
+            self._checkpoint.write(replace(pending, sinks=self._sink_records, runs=runs))
+            self._sinks.write_again(pending.outputs, self._run.codec, pending.batch_id)
+            self._letters.write(pending.batch_id, pending.letters)
+            self._letters.record_replays(pending.replays)
+            self._checkpoint.mark_written(pending.batch_id)
+
+    def before_batch(self) -> None:
+        """Called before each micro-batch."""
+        if self._checkpoint is not None:
+            self._run.sample_keys()
+
+    def between_batches(self) -> None:
+        """Called from time to time, also without micro-batches."""
+        self._sinks.roll()
+
+    def record(self, batch_id: int, now_ms: int) -> None:
+        """Called after each micro-batch."""
+        frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
+        letters = self._run.take_letters()
+        self._limits.check(self._run.reports() if self._limits else ())
+        self._note_skipped(batch_id)
+        measured = self._run.phases.measured
+        if self._checkpoint is not None:
+            with measured(COMMIT):
+                self._checkpoint.write(self._stored(frames, letters, batch_id, now_ms))
+        with measured(SINKS):
+            self._sinks.write(frames, batch_id)
+            self._letters.write(batch_id, letters)
+        with measured(COMMIT):
+            if self._checkpoint is not None:
+                self._letters.record_replays(self._begun.record.replays)
+                self._checkpoint.mark_written(batch_id)
+            self._run.commit()
+
+    def _note_skipped(self, batch_id: int) -> None:
+        if self._unblocking is None or (skipped := self._run.skipped()) == self._skipped:
+            return
+        before, self._skipped = self._skipped, skipped
+        new = [{"uid": uid, "skipped": places - before.get(uid, frozenset())} for uid, places in skipped.items()]
+        self._unblocking.note_skipped(batch_id, new)
+
+    def _stored(
+        self, frames: Sequence[Frame], letters: Sequence[Mapping[str, Any]], batch_id: int, now_ms: int
+    ) -> StoredBatch:
+        run, begun = self._run, self._begun
+        self._keys = add_samples(self._keys, run.key_samples())
+        states = [SubtaskState(*state) for state in run.snapshots()]  # before the fields, which are those of the last
+        return extended(
+            StoredBatch,
+            replace(record_of(begun.record, run, batch_id, self._sink_records), keys=self._keys),
+            checkpoint_id=begun.checkpoint_id,
+            now_ms=now_ms,
+            complete=run.ended,
+            runs=[self._run_id],
+            letters=letters,
+            states=states,
+            outputs=encoded_outputs(self._plan, frames, run.codec),
+        )
+
+
+class MicroBatchRunner:
+    """Runs the micro-batches of a job, one after the other."""
+
+    def __init__(
+        self,
+        start: JobStart,
+        run: LocalRun,
+        recorder: Recorder,
+        time: BatchTime,
+        reports: JobReports,
+        log: ProgressLog | None,
+    ) -> None:
+        """Create the loop.
+
+        Args:
+            start: The start of the job.
+            run: The subtasks.
+            recorder: Stores and writes the results.
+            time: The processing time, which is set for each micro-batch.
+            reports: Combines what the subtasks report.
+            log: Stores the progress. None: it is not stored.
+        """
+        self._plan = plan = start.plan
+        self._run = run
+        self._listeners = start.listeners
+        self._log = log
+        self._recorder = recorder
+        self._control = start.control
+        self._clock = start.clock
+        self._time = time
+        self._trigger = start.trigger
+        self._sizes: Iterator[int | None] = itertools.repeat(None)
+        if (sizes := start.sizes) and plan.mode is not RuntimeExecutionMode.BATCH:
+            self._sizes = itertools.chain(sizes, itertools.repeat(sizes[-1]))
+        self._next_batch = start.begun.batch_id
+        self._restarts = not start.fast and plan.mode is RuntimeExecutionMode.STREAMING
+        self._ends_when_read = start.trigger.interval_ms is None and not input_is_bounded(plan)
+        self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
+        self._skipped_ms = 0  # by halts
+        self._reports = reports
+
+    @property
+    def last_batch(self) -> int:
+        """The last complete micro-batch."""
+        return self._next_batch - 1
+
+    @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms. Between micro-batches it passes as well."""
+        return max(self._time.now_ms, self._clock.now_ms() + self._skipped_ms)
+
+    def run(self) -> Outcome:
+        """Run until all input has ended, or the run stops before that.
+
+        Raises:
+            Dsv2Error: The job failed.
+        """
+        if self._restarts:
+            restart(self._plan, self._run)
+        for number in itertools.count():
+            if number:  # a savepoint needs a micro-batch
+                self._control.serve()
+            if self._control.is_stopping:
+                return Outcome.STOPPED
+            began = self._clock.now_ms()
+            self._run.phases.begin()
+            self._time.now_ms = max(self._time.now_ms, began + self._skipped_ms)
+            match self._run.halt(self._time.now_ms):
+                case Halt(until_ms=None):
+                    return Outcome.STOPPED
+                case Halt(until_ms=int(until_ms)):
+                    self._skip(until_ms)
+                    self._run.begin_batch(0)
+                    self._run_batch(began)
+                    continue
+                case None:
+                    with self._run.phases.measured(PLANNING):
+                        reads = self._run.begin_batch(next(self._sizes))
+                    has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
+            if has_work:
+                self._run_batch(began)
+            elif self._run.is_aligned:
+                self._note_pauses()
+            if self._run.ended:
+                self._run.check_ended()
+                return Outcome.ENDED
+            if self._ends_when_read and self._run.is_exhausted:
+                return Outcome.STOPPED if self._run.records_held else Outcome.EXHAUSTED
+            self._recorder.between_batches()
+            self._pause(began, reads=reads)
+        raise AssertionError
+
+    def _run_batch(self, began_ms: int) -> None:
+        batch_id = self._next_batch
+        self._recorder.before_batch()
+        self._run.run_batch()
+        self._recorder.record(batch_id, self._time.now_ms)
+        self._next_batch += 1
+        self._report(batch_id, began_ms)
+        if self._restarts and batch_id % _RESTARTS_BY_ROWS:
+            self._run.restart()
+        elif self._restarts:
+            restart(self._plan, self._run)
+
+    def _report(self, batch_id: int, began_ms: int) -> None:
+        reported = self._reports.add(batch_id, self._run.progress(), self._time.now_ms)
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
+        self._reports.complete(reported, began_ms, *self._run.phases.end())
+        self._run.reset_times()
+        if self._log is None and not self._listeners:
+            return
+        progress = self._reports.progress()
+        if self._log is not None:
+            self._log.add(progress)
+        self._listeners.progress(progress)
+
+    def _note_pauses(self) -> None:
+        """Splits may have been paused or resumed although there is nothing to read."""
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
+
+    def _skip(self, until_ms: int) -> None:
+        """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""
+        if interval := self._trigger.interval_ms:
+            until_ms = min(until_ms, (self._time.now_ms // interval + 1) * interval)
+        self._skipped_ms += until_ms - self._time.now_ms
+        self._time.now_ms = until_ms
+
+    def _pause(self, began_ms: int, *, reads: bool) -> None:
+        """Wait until the next micro-batch may begin."""
+        interval = self._trigger.interval_ms
+        if interval:
+            due = (began_ms // interval + 1) * interval
+            while (left := due - self._clock.now_ms()) > 0 and not self._control.is_stopping:
+                self._clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
+                self._control.serve()
+        elif not reads and self._run.is_paced:
+            self._clock.wait(timedelta(seconds=_POLL_SECONDS))
+        elif not reads:
+            self._control.wait(_POLL_SECONDS)
 
 
 class Execution:

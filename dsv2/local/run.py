@@ -14,9 +14,8 @@ from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
-from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, Reading, own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.split_reader import SplitReader, SplitSourceRun
+from dsv2.local.sources import IndexedReader, IndexedSourceRun, Reading, SplitReader, SplitSourceRun, own_copy
 from dsv2.local.state_rows import state_rows
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame

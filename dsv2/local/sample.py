@@ -12,8 +12,8 @@ from dsv2.base.clock import Clock, SystemClock
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.local.checks import check_plan
-from dsv2.local.indexed_reader import Reading
 from dsv2.local.run import CancelledError, LocalRun
+from dsv2.local.sources import Reading
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit

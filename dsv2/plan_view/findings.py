@@ -17,9 +17,8 @@ from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.state_detection import may_keep_state
 from dsv2.model.context import RuntimeExecutionMode
-from dsv2.plan_view.event_time_findings import event_time_findings
 from dsv2.plan_view.finding import Finding, Severity, note, warning
-from dsv2.plan_view.watermark_findings import watermark_findings
+from dsv2.plan_view.watermark_findings import event_time_findings, watermark_findings
 from dsv2.sinks import DriverSink
 from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction

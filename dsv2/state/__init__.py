@@ -5,16 +5,18 @@ A function returns its declarations, created with ``StateDeclarations``, from ``
 """
 
 from dsv2.state.aggregate import AggregateFunction, aggregate_of
-from dsv2.state.builder import ListStateBuilder, MapStateBuilder, StateDeclarations
 from dsv2.state.declaration import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
+    ListStateBuilder,
     ListStateDeclaration,
+    MapStateBuilder,
     MapStateDeclaration,
     RedistributionMode,
     RedistributionStrategy,
     ReducingStateDeclaration,
     StateDeclaration,
+    StateDeclarations,
     ValueStateDeclaration,
 )
 from dsv2.state.handles import AggregatingState, BroadcastState, ListState, MapState, ReducingState, ValueState

@@ -27,7 +27,7 @@ from dsv2.streams.base import Stream
 from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
-    from dsv2.extension.window.incremental import EmitResult
+    from dsv2.extension.window.functions import EmitResult
     from dsv2.streams.kinds import (
         ConfiguredGlobalStream,
         ConfiguredKeyedStream,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from dsv2.base.type_variables import V
 from dsv2.checks.arguments import as_choice, is_number, is_whole_number
@@ -18,18 +18,86 @@ from dsv2.watermark.combination_function import (
     is_idempotent,
 )
 from dsv2.watermark.declaration import (
+    EVERYWHERE,
     BarrierWait,
     NumericWatermarkCombinationFunction,
     WatermarkCombinationFunction,
     WatermarkCombinationPolicy,
     WatermarkDeclaration,
     WatermarkHandlingStrategy,
+    WatermarkScope,
     WhenExceeded,
 )
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
+from dsv2.watermark.keyed import Buildable, PerKeyBuilder
 from dsv2.watermark.laws import checked_combination
-from dsv2.watermark.scoped_builder import ScopedBuilder
 from dsv2.watermark.value_type import ValueType
+
+K = TypeVar("K", bound=Hashable)
+
+
+class ScopedBuilder:
+    """Sets which operators act on the watermark, and how long a value counts."""
+
+    _scope = EVERYWHERE
+
+    def deliver_to(self, *uids: str) -> Self:
+        """Address the watermark to operators: only their functions receive it. Default: all that it reaches.
+
+        Other operators between the emitter and these combine it and pass it on, even if it is declared to be ignored.
+        Calls add up, also those of ``deliver_to_group``.
+
+        Args:
+            uids: Uids that the program sets on functions (``with_uid``). They are checked when the plan is built.
+
+        Raises:
+            WatermarkDeclarationError: There is none, or one is not a non-empty string.
+        """
+        self._scope = replace(self._scope, uids=WatermarkScope.checked_names(uids, self._scope.uids, "uid"))
+        return self
+
+    def deliver_to_group(self, *groups: str) -> Self:
+        """Address the watermark to all operators of groups (``with_group``). See ``deliver_to``.
+
+        Args:
+            groups: The names of the groups.
+
+        Raises:
+            WatermarkDeclarationError: There is none, or one is not a non-empty string.
+        """
+        names = WatermarkScope.checked_names(groups, self._scope.groups, "group")
+        self._scope = replace(self._scope, groups=names)
+        return self
+
+    def expire_after(self, duration: timedelta) -> Self:
+        """Let the value of a channel count for a limited time. Default: until another value replaces it.
+
+        The value is forgotten after ``duration`` of processing time in which the channel has not sent it, or another
+        one, again.
+
+        Args:
+            duration: At least 1 ms.
+
+        Raises:
+            WatermarkDeclarationError: ``duration`` is not a ``timedelta``, or too small.
+        """
+        self._scope = replace(self._scope, expires_after_ms=WatermarkScope.checked_lifetime(duration))
+        return self
+
+    def per_key(self: Buildable[V], key_type: type[K]) -> PerKeyBuilder[V, K]:
+        """Declare a watermark about one key. This is the last step before ``build``.
+
+        It is emitted with a key, and handled by the next keyed functions in the partition of that key
+        (``on_key_watermark``). The values of their channels are combined for each key, and kept with its state.
+
+        Args:
+            key_type: The type of the keys.
+
+        Raises:
+            WatermarkDeclarationError: ``key_type`` is not a type of hashable values.
+        """
+        return PerKeyBuilder(self, key_type)
+
 
 _ORDERED = "Its values need an order: type_long(), type_float(), type_str() or type_of(data_class)."
 _INSTEAD = {

@@ -28,11 +28,10 @@ from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.platform.streaming_dataframes import count_streams
 from runtime_spark.source.dataframe_source import DataFrameFrames
+from runtime_spark.source.feeds import IndexedFeed, SplitFeed, StartFeed, TickFeed, whole_orders
 from runtime_spark.source.frame_source import Feed, feed_for
-from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.source_class import frame_source_class
 from runtime_spark.source.source_read import IndexRange
-from runtime_spark.source.split_feed import SplitFeed, whole_orders
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dsv2.arrow.keyed.expiry import Expiry
-from dsv2.arrow.keyed.key_finder import KeyFinder
-from dsv2.arrow.keyed.keys import Keys, encoded_keys
+from dsv2.arrow.keyed.keys import KeyFinder, Keys, encoded_keys
 from dsv2.arrow.keyed.lists import EXPIRIES, ArrowKeyedLists, Lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.state import ArrowKeyedState

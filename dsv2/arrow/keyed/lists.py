@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.expiry import Expiry
-from dsv2.arrow.keyed.key_finder import FoundKeys, KeyFinder
-from dsv2.arrow.keyed.keys import KeyArray, Keys
+from dsv2.arrow.keyed.keys import FoundKeys, KeyArray, KeyFinder, Keys
 from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.arrow.schema import fitted, rows_to_table, schema_of
 from dsv2.arrow.segments import sorting

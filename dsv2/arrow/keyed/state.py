@@ -12,8 +12,7 @@ from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.folding import Groups, check_how, fold, running
-from dsv2.arrow.keyed.key_finder import FoundKeys, KeyFinder
-from dsv2.arrow.keyed.keys import KeyArray
+from dsv2.arrow.keyed.keys import FoundKeys, KeyArray, KeyFinder
 from dsv2.arrow.keyed.table import ABSENT, KeyedTable
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.base.type_variables import T

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers, in_one_piece
-from dsv2.arrow.keyed.key_finder import KeyFinder
-from dsv2.arrow.keyed.keys import KeyArray
+from dsv2.arrow.keyed.keys import KeyArray, KeyFinder
 from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.errors import ContractError
 from dsv2.spi import check_timestamp

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+from dsv2.errors import ContractError
 from dsv2.extension.window.current_window import CurrentWindow
-from dsv2.extension.window.timerless_context import TimerlessContext
 from dsv2.functions import ProcessFunction
 from dsv2.model.output_tag import OutputTag
 from dsv2.model.record_batch import RecordBatch
@@ -21,6 +21,46 @@ from dsv2.spi import (
     refuse_returned,
     stamping_collector,
 )
+
+
+class _ClockOnly:
+    """A ``ProcessingTimeManager`` without timers."""
+
+    def __init__(self, manager: Any) -> None:
+        self.current_time = manager.current_time
+
+    def register_timer(self, timestamp: int) -> NoReturn:
+        """Raise ``ContractError``."""
+        raise ContractError(
+            "Window functions cannot register timers. Fire windows earlier with WindowStrategy.with_early_firing, or "
+            "write an event-time process function."
+        )
+
+    delete_timer = register_timer
+
+
+class TimerlessContext:
+    """``PartitionedContext`` of a window function with one or two outputs.
+
+    Side outputs go to ``side_output``, or by default to that of ``ctx``.
+    """
+
+    def __init__(self, ctx: Any, side_output: StampedSideOutput | None = None) -> None:
+        self._ctx = ctx
+        self.output = ctx.output if side_output is None else side_output.output
+        self.non_partitioned_context = ctx.non_partitioned_context
+        self.processing_time_manager = _ClockOnly(ctx.processing_time_manager)
+        self.state_manager = ctx.state_manager
+        self.job_info = ctx.job_info
+        self.task_info = ctx.task_info
+        self.metric_group = ctx.metric_group
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp of the current record or timer, in ms."""
+        timestamp: int | None = self._ctx.timestamp
+        return timestamp
+
 
 _BATCH_RECORDS = 1024
 

@@ -6,8 +6,7 @@ from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
-from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
-from dsv2.extension.window.incremental import IncrementalFunction
+from dsv2.extension.window.functions import IncrementalFunction, OneInputWindowStreamProcessFunction
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
 from dsv2.model.context import Collector, PartitionedContext
 

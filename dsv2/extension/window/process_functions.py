@@ -8,11 +8,13 @@ from typing import Any
 from dsv2.base.callables import takes
 from dsv2.errors import PlanError
 from dsv2.extension.window.functions import (
+    AggregatingFunction,
+    EmitResult,
     OneInputWindowStreamProcessFunction,
+    ReducingFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
-from dsv2.extension.window.incremental import AggregatingFunction, EmitResult, ReducingFunction
 from dsv2.extension.window.one_input import OneInputWindowed
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed

@@ -12,8 +12,7 @@ from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Sha
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.count_windows import CountWindows, GlobalWindow
 from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
-from dsv2.extension.window.functions import WindowProcessFunction
-from dsv2.extension.window.incremental import IncrementalFunction
+from dsv2.extension.window.functions import IncrementalFunction, WindowProcessFunction
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.states import check_window_states
 from dsv2.extension.window.strategy import (

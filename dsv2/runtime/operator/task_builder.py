@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
+from dsv2.runtime.exchange.collector import HeldOutput
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.gate import ExpiryHooks, InputGate, KeyHooks
-from dsv2.runtime.operator.function_calls import CallEnvironment, Timing
+from dsv2.runtime.operator.attempting_calls import AttemptingCalls
+from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.input_activity import InputActivity
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.key_watermarks import KeyWatermarks
-from dsv2.runtime.operator.new_calls import new_calls
 from dsv2.runtime.operator.operator_task import OperatorTask, TaskInputs
 from dsv2.runtime.operator.operator_time import OperatorTime
 from dsv2.runtime.operator.output_controls import OutputControls
@@ -27,6 +29,23 @@ from dsv2.runtime.state.timers import TimerService
 from dsv2.runtime.state.undo import UndoableKeyedStore, UndoLog
 from dsv2.spi import AsyncFunction
 from dsv2.watermark.event_time import EventTimeOfInputs
+
+
+def new_calls(environment: CallEnvironment, policy: ErrorPolicy | None, undo: UndoLog) -> FunctionCalls:
+    """Return the calls of a function.
+
+    Args:
+        environment: The function and what its subtask provides for calling it.
+        policy: What to do about errors.
+        undo: Undoes changes of state, if the function is asynchronous or there is a policy.
+    """
+    if isinstance(environment.instance.function, AsyncFunction):
+        from dsv2.runtime.operator.async_calls import AsyncCalls  # asyncio takes long to import
+
+        return AsyncCalls(environment, policy, undo)
+    if policy is not None:
+        return AttemptingCalls(environment, policy, undo, HeldOutput())
+    return FunctionCalls(environment)
 
 
 def build_task(

@@ -20,8 +20,8 @@ from dsv2.testing import Crash, Interruption, ManualClock, Pause, Stop, TestSour
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
+from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.frame_source import FrameStreamReader
-from runtime_spark.source.indexed_feed import IndexedFeed
 from tests.durations import ms
 
 

@@ -33,7 +33,7 @@ from dsv2.connectors.formats import (
     ProtobufDecoder,
     ProtobufEncoder,
     avro_writing,
-    json_values,
+    json_schema,
 )
 from dsv2.errors import ConfigurationError
 
@@ -523,7 +523,7 @@ def test_fast_path_has_the_result_of_the_checks(annotation: Any, monkeypatch: py
     values += [value for _, _, values, _ in AVRO_REFUSED for value in values]
     values += [value for _, values in JSON_KEPT for value in values if isinstance(value, list)] + [[True], [1, "a"]]
     fast = [[result(encode, record(value)) for value in values] for encode, record in encoders(annotation)]
-    for module in (avro_writing, json_values):
+    for module in (avro_writing, json_schema):
         monkeypatch.setattr(module, "with_fast_path", lambda encode, checked, *args, **options: checked)
     assert [[result(encode, record(value)) for value in values] for encode, record in encoders(annotation)] == fast
 

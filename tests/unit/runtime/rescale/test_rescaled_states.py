@@ -18,7 +18,7 @@ from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, ProgramSuccession, Senders, changes
 from dsv2.runtime.rescale.fields import rescaled_fields
-from dsv2.runtime.rescale.time import event_time, input_status, sent_time
+from dsv2.runtime.rescale.operator_states import event_time, input_status, sent_time
 from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink

@@ -23,7 +23,7 @@ from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
 from runtime_spark.frames.rows import Row
 from runtime_spark.frames.worker import WorkerJob
-from runtime_spark.source.indexed_feed import CountingFeed
+from runtime_spark.source.feeds import CountingFeed
 from runtime_spark.source.source_read import IndexRange as IndexedSplit
 from tests.durations import ms
 from tests.profiles import examples

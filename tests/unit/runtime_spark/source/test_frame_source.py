@@ -29,8 +29,8 @@ from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import ROW_SCHEMA, decode_frame
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.platform.closures import from_bytes, to_bytes
+from runtime_spark.source.feeds import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.frame_source import FramePartition, FrameStreamReader, OrderFeed
-from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.source_class import frame_source_class
 from tests.support import one_input
 

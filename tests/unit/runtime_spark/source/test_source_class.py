@@ -15,7 +15,7 @@ from dsv2.sources import DataGeneratorSource
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.platform.closures import to_bytes
-from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.source_class import frame_source_class
 from tests import ROOT
 from tests.support import local_environment

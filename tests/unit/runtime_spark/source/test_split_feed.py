@@ -14,7 +14,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import Portion
 from dsv2.testing import ManualClock
 from runtime_spark.checkpoint.source_reports import ReportFile
-from runtime_spark.source.split_feed import SplitFeed, whole_orders
+from runtime_spark.source.feeds import SplitFeed, whole_orders
 from tests.spans import Item, Span, Spans, everything
 from tests.support import local_environment, operator_named
 

@@ -24,9 +24,8 @@ from dsv2.testing import ManualClock
 from runtime_spark.checkpoint.source_reports import ReportFile
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
+from runtime_spark.source.feeds import IndexedFeed, SplitFeed
 from runtime_spark.source.frame_source import Feed, FrameStreamReader
-from runtime_spark.source.indexed_feed import IndexedFeed
-from runtime_spark.source.split_feed import SplitFeed
 from runtime_spark.source.split_files import SplitFile, SplitFiles
 from tests.spans import Spans
 from tests.support import local_environment, operator_named

@@ -27,7 +27,7 @@ from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.rows import COLUMNS, Row, decode_frame
 from runtime_spark.frames.state_history import JOURNAL, StateHistory
 from runtime_spark.frames.worker import load_job, pack_job
-from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.source_read import IndexRange
 from runtime_spark.task import map_stage, stage
 from runtime_spark.task.map_stage import MapStage

@@ -26,10 +26,9 @@ from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source import source_read
+from runtime_spark.source.feeds import IndexedFeed, SplitFeed, whole_orders
 from runtime_spark.source.frame_source import Feed, feed_for
-from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.source_read import IndexRange
-from runtime_spark.source.split_feed import SplitFeed, whole_orders
 from runtime_spark.task import stage
 from runtime_spark.task.stage import batch_stage, streaming_stage
 from tests.spans import Spans, number_of
