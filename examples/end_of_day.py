@@ -14,12 +14,23 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction, on
-from dsv2.sinks import CollectSink
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    NonPartitionedContext,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    StateDeclaration,
+    StateDeclarations,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+    new_builder,
+    on,
+)
 from dsv2.sources import DataGeneratorSource
-from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.airport import Flight, flights_by_schedule
 from examples.program import Table, execute, run_example
 

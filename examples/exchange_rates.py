@@ -18,10 +18,9 @@ from operator import attrgetter
 from threading import Thread
 from typing import NamedTuple
 
-from dsv2 import ErrorPolicy, ExecutionEnvironment, NonKeyedPartitionStream
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.model import AsyncSettings
-from dsv2.sinks import CollectSink
 from examples.program import Table, execute, run_example
 
 __all__ = ("PAYMENTS", "InEuros", "Payment", "at_rate", "in_euros", "main", "rate_of", "rate_service")

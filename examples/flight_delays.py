@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
+from dsv2 import CollectSink, ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowContext, WindowStrategy
-from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import AggregateFunction
 from dsv2.streams import ConfiguredStream

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext, Resource
+from dsv2 import CollectSink, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext, Resource
 from dsv2.arrow import ArrowCollector, ArrowProcessFunction, schema_of
-from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from examples.nyc_tables import flights
 from examples.program import Table, execute, run_example

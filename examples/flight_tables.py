@@ -28,18 +28,19 @@ from dsv2 import (
     Collector,
     Dsv2Error,
     ExecutionEnvironment,
+    ForeachBatchSink,
     JobStatus,
     NonKeyedPartitionStream,
     PartitionedContext,
     RuntimeContext,
+    StateDeclaration,
+    StateDeclarations,
     Trigger,
+    TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
 from dsv2.extension.join import JoinMode, JoinType, join
-from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
-from dsv2.sinks import ForeachBatchSink
-from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.views.terminal import signals_noted, watch
 from examples.airport import Weather
 from examples.console import format_table

@@ -13,12 +13,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    OneInputStreamProcessFunction,
+    RuntimeContext,
+)
 from dsv2.extension.event_time import EventTimeExtension, EventTimeExtractor
 from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from examples.airport import Flight, Weather, flight_by_schedule, flights_by_schedule, observation, observations
 from examples.program import Table, execute, run_example

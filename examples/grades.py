@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
+from dsv2 import Collector, CollectSink, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
 from dsv2.extension.join import JoinFunction, join
-from dsv2.sinks import CollectSink
 from examples.program import Table, execute, run_example
 
 __all__ = ("Grade", "JoinGradesAndScores", "Result", "Score", "join_grades", "main")

@@ -32,24 +32,29 @@ from typing import TYPE_CHECKING
 
 from dsv2 import (
     Collector,
+    CollectSink,
     Dsv2Error,
     ExecutionEnvironment,
+    FileSink,
     JobHandle,
     JobResult,
     JobStatus,
     NonPartitionedContext,
+    OneInputStreamProcessFunction,
     PartitionedContext,
+    PrintSink,
     RuntimeExecutionMode,
     Trigger,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+    new_builder,
 )
 from dsv2.errors import ConfigurationError
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs import JobProgress
-from dsv2.sinks import CollectSink, FileSink, PrintSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.streams import ConfiguredStream
 from dsv2.views.terminal import signals_noted, watch
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.chart import require_matplotlib, save_chart, span_text, text_chart
 from examples.console import format_table, format_time
 from examples.program import INTERRUPTED, number_of_subtasks

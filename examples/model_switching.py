@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dsv2 import (
     Collector,
+    CollectSink,
     ExecutionEnvironment,
     NonKeyedPartitionStream,
     NonPartitionedContext,
@@ -26,7 +27,6 @@ from dsv2 import (
     new_builder,
     on,
 )
-from dsv2.sinks import CollectSink
 from examples.program import Table, execute, run_example
 
 __all__ = (

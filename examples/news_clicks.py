@@ -13,14 +13,20 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    PartitionedContext,
+    StateDeclaration,
+    StateDeclarations,
+)
 from dsv2.extension.event_time import (
     EventTimeExtension,
     EventTimeManager,
     OneInputEventTimeStreamProcessFunction,
 )
-from dsv2.sinks import CollectSink
-from dsv2.state import StateDeclaration, StateDeclarations
 from examples.program import Table, execute, run_example
 
 __all__ = ("Click", "ClickCount", "CountNewsClicks", "News", "NewsEvent", "count_clicks", "main", "some_events")

@@ -11,11 +11,22 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink, PrintSink
-from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    NonPartitionedContext,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    PrintSink,
+    StateDeclaration,
+    StateDeclarations,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+    new_builder,
+)
 from examples.console import format_time
 from examples.orders import HOUR, Order, some_orders
 from examples.program import Table, execute, run_example

@@ -18,11 +18,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, JobHandle, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2 import (
+    Collector,
+    CollectSink,
+    Dsv2Error,
+    ExecutionEnvironment,
+    JobHandle,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    StateDeclaration,
+    StateDeclarations,
+)
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink
-from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.streams import ConfiguredStream
 from dsv2.testing import Stop, TestSource
 from examples.console import format_table

@@ -14,11 +14,19 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
-from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.watermark import KeyedWatermark, WatermarkDeclaration, new_builder
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    StateDeclaration,
+    StateDeclarations,
+    WatermarkDeclaration,
+    new_builder,
+)
+from dsv2.watermark import KeyedWatermark
 from examples.program import Table, execute, run_example
 
 __all__ = ("DailySteps", "Upload", "count_steps", "main", "some_uploads")

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
+from dsv2 import Collector, CollectSink, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
     WindowStrategy,
 )
-from dsv2.sinks import CollectSink
 from examples.console import format_time
 from examples.orders import Order, some_orders
 from examples.program import Table, execute, run_example

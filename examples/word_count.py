@@ -12,11 +12,18 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    PrintSink,
+    StateDeclaration,
+    StateDeclarations,
+)
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink, PrintSink
-from dsv2.state import StateDeclaration, StateDeclarations
 from examples.program import Table, execute, run_example
 
 __all__ = ("Counter", "Tokenizer", "WordCount", "count_words", "count_words_with_callables", "main", "pipeline")

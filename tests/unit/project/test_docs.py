@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from html import escape
 
 import pytest
 
+import dsv2
 from tests import ROOT, documented_views
 from tests.documents import PROGRAMS, documented_output, running_program
 
@@ -60,3 +62,16 @@ def test_reference_has_every_module_that_documents_import() -> None:
     assert imported - listed <= {"dsv2.graph.plan", "dsv2.jobs.progress_log"}  # for runtimes and tools
     pages_in_menu = re.findall(r"reference/\w+\.md", (ROOT / "mkdocs.yml").read_text())
     assert sorted(pages_in_menu) == sorted(f"reference/{page.name}" for page in (ROOT / "docs/reference").glob("*.md"))
+
+
+def test_documents_and_examples_import_names_of_the_root_from_the_root() -> None:
+    programs = [*PROGRAMS.items(), *((str(file), file.read_text()) for file in (ROOT / "examples").glob("*.py"))]
+    imported = [
+        (name, module, alias.name)
+        for name, program in programs
+        for statement in ast.walk(ast.parse(program))
+        if isinstance(statement, ast.ImportFrom) and (module := statement.module or "").startswith("dsv2.")
+        for alias in statement.names
+    ]
+    assert imported
+    assert [one for one in imported if one[2] in dsv2.__all__] == []
