@@ -5,7 +5,6 @@ Checked by ``test_typing.py``, never run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import assert_type
@@ -56,7 +55,6 @@ from dsv2.state import (
     RedistributionStrategy,
     ReducingState,
     ReducingStateDeclaration,
-    StateDeclaration,
     StateDeclarations,
     StateTtl,
     ValueState,
@@ -81,12 +79,11 @@ from dsv2.watermark import (
     LongWatermarkDeclaration,
     Watermark,
     WatermarkDeclaration,
-    WatermarkHandlingResult,
     WhenExceeded,
     new_builder,
 )
 from tests.durations import ms
-from tests.typing.given import Given
+from tests.typing.given import Given, Mean
 
 NonKeyed = ConfiguredStream
 Keyed = ConfiguredKeyedStream
@@ -249,48 +246,12 @@ def barriers(watermark: Watermark) -> None:
         assert_type(watermark.value, str)
 
 
-class Latest(OneInputStreamProcessFunction[int, bytes]):
-    """Every callback as a user writes it."""
-
-    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        return [NEWEST, DONE]
-
-    def open(self, ctx: NonPartitionedContext[bytes]) -> None:
-        self.emitted = ctx.metric_group.counter("emitted")
-        self.sizes = ctx.metric_group.histogram("sizes", [1, 2.5])
-        assert_type(self.sizes, Histogram)
-        ctx.metric_group.gauge("values", lambda: self.sizes.count)
-
-    def process_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
-        output.collect(record.to_bytes())
-        self.emitted.inc()
-        self.sizes.update(record / 2)
-        ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
-
-    def on_watermark(
-        self, watermark: Watermark, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
-    ) -> WatermarkHandlingResult:
-        if isinstance(watermark, BoolWatermark):
-            assert_type(watermark.value, bool)
-        if NEWEST.matches(watermark):
-            assert_type(watermark.value, int)
-            ctx.apply_to_all_partitions(lambda output, ctx: output.collect(str(ctx.state_manager.current_key).encode()))
-            return WatermarkHandlingResult.POLL
-        return WatermarkHandlingResult.PEEK
-
-    def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
-        ctx.watermark_manager.emit_watermark(DONE.new_watermark(True))
-
-
-class Mean(AggregateFunction[int, tuple[int, int], float]):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
+def metrics(ctx: NonPartitionedContext[bytes], record: int) -> None:
+    ctx.metric_group.counter("emitted").inc()
+    sizes = ctx.metric_group.histogram("sizes", [1, 2.5])
+    assert_type(sizes, Histogram)
+    sizes.update(record / 2)
+    ctx.metric_group.gauge("values", lambda: sizes.count)
 
 
 def declarations() -> None:
@@ -379,50 +340,6 @@ def partitions_lead_to_them_as_well(
     states_of_the_subtask(two.non_partitioned_context.state_manager)
 
 
-class Ruled(TwoInputBroadcastStreamProcessFunction[Flight, str, int]):
-    """Broadcast state as a user writes it."""
-
-    rules: BroadcastState[str, int]
-
-    def uses_states(self) -> Collection[StateDeclaration]:
-        return [RULES]
-
-    def open(self, ctx: NonPartitionedContext[int]) -> None:
-        self.rules = ctx.state_manager.get_state(RULES)
-
-    def process_record_from_non_broadcast_input(
-        self, record: Flight, output: Collector[int], ctx: PartitionedContext[int]
-    ) -> None:
-        output.collect(self.rules.get(record.origin, 0) + ctx.state_manager.get_state(RULES).get("all", 0))
-
-    def process_record_from_broadcast_input(self, record: str, ctx: NonPartitionedContext[int]) -> None:
-        ctx.state_manager.get_state(RULES).put(record, len(record))
-
-
-COUNT = StateDeclarations.value_state("count", int, default=0)
-SEEN = StateDeclarations.map_state("seen", str, Flight)
-
-
-class Counting(OneInputStreamProcessFunction[Flight, int]):
-    """State as a user writes it."""
-
-    def uses_states(self) -> Collection[StateDeclaration]:
-        return [COUNT, SEEN]
-
-    def process_record(self, record: Flight, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-        self.count = ctx.state_manager.get_state(COUNT)
-        self.count.update(self.count.value() + 1)
-        ctx.state_manager.get_state(SEEN).put(record.origin, record)
-        output.collect(self.count.value())
-
-
-class JoinedPair(JoinFunction[int, date, bytes]):
-    """Joins every pair."""
-
-    def process_record(self, left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None:
-        output.collect(right.isoformat().encode() * left)
-
-
 def every_pair(left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
 
 
@@ -441,9 +358,9 @@ def left_only(left: int, right: None, output: Collector[bytes], ctx: RuntimeCont
 def late_date(record: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
 
 
-def joins(g: Given) -> None:
+def joins(g: Given, every: JoinFunction[int, date, bytes]) -> None:
     connect = g.keyed.connect_and_process
-    assert_type(join(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(join(every), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(join(every_pair), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])
     assert_type(
@@ -451,9 +368,7 @@ def joins(g: Given) -> None:
     )
     assert_type(connect(g.other_keyed, join(every_pair), g.key_of_bytes), Keyed[str, bytes])
     assert_type(
-        connect(
-            g.other_keyed, join(JoinedPair(), JoinMode.interval(ms(-5), timedelta(seconds=5)), on_late_right=late_date)
-        ),
+        connect(g.other_keyed, join(every, JoinMode.interval(ms(-5), timedelta(seconds=5)), on_late_right=late_date)),
         NonKeyed[bytes],
     )
 
@@ -521,9 +436,9 @@ def is_sunday(day: date) -> bool:
     return day.isoweekday() == 7
 
 
-def temporal_joins(g: Given) -> None:
+def temporal_joins(g: Given, every: JoinFunction[int, date, bytes]) -> None:
     connect, mode = g.keyed.connect_and_process, JoinMode.temporal()
-    assert_type(join(JoinedPair(), mode), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(join(every, mode), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=is_sunday)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=lambda day: day.day == 1)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(left_alone, mode, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])

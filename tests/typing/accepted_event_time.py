@@ -159,33 +159,13 @@ class Split(TwoOutputEventTimeStreamProcessFunction[int, bytes, list[int]]):
         ctx.apply_to_all_partitions(lambda first, second, partition: second.collect([timestamp]))
 
 
-class Both(TwoInputNonBroadcastEventTimeStreamProcessFunction[int, date, bytes]):
-    def process_record_from_first_input(
-        self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]
-    ) -> None: ...
-
-    def process_record_from_second_input(
-        self, record: date, output: Collector[bytes], ctx: PartitionedContext[bytes]
-    ) -> None: ...
-
-    def on_event_timer(self, timestamp: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None: ...
-
-
-class WithRules(TwoInputBroadcastEventTimeStreamProcessFunction[int, date, bytes]):
-    def process_record_from_non_broadcast_input(
-        self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]
-    ) -> None: ...
-
-    def process_record_from_broadcast_input(self, record: date, ctx: NonPartitionedContext[bytes]) -> None: ...
-
-    def on_event_time_watermark(
-        self, timestamp: int, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
-    ) -> None: ...
-
-
-def functions(g: Given) -> None:
+def functions(
+    g: Given,
+    both: TwoInputNonBroadcastEventTimeStreamProcessFunction[int, date, bytes],
+    with_rules: TwoInputBroadcastEventTimeStreamProcessFunction[int, date, bytes],
+) -> None:
     assert_type(g.keyed.process(Counted()), NonKeyed[bytes])
     assert_type(g.keyed.process(Counted(), g.key_of_bytes), Keyed[str, bytes])
     assert_type(g.keyed.process(Split()), TwoNonKeyed[bytes, list[int]])
-    assert_type(g.keyed.connect_and_process(g.other_keyed, Both()), NonKeyed[bytes])
-    assert_type(g.keyed.connect_and_process(g.other_broadcast, WithRules()), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_keyed, both), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_broadcast, with_rules), NonKeyed[bytes])

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from datetime import date, timedelta
 from typing import assert_type
 
-from dsv2 import Collector, NonPartitionedContext, OutputTag, PartitionedContext, TwoOutputPartitionedContext
+from dsv2 import Collector, OutputTag, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
@@ -21,7 +21,6 @@ from dsv2.extension.window import (
     WindowStrategy,
 )
 from dsv2.state import (
-    AggregateFunction,
     AggregatingState,
     ListState,
     MapState,
@@ -40,9 +39,8 @@ from dsv2.streams import (
     TwoKeyedStreams,
     TwoStreams,
 )
-from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.durations import ms
-from tests.typing.given import Given
+from tests.typing.given import Given, Mean
 
 NonKeyed = ConfiguredStream
 Keyed = ConfiguredKeyedStream
@@ -73,34 +71,17 @@ BY_NAME = StateDeclarations.map_state("by name", str, int)
 LARGEST = StateDeclarations.reducing_state("largest", int, max)
 
 
-class Mean(AggregateFunction[int, tuple[int, int], float]):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
-        return first[0] + second[0], first[1] + second[1]
-
-
 MEAN = StateDeclarations.aggregating_state("mean", tuple[int, int], Mean())
 
 
 class Summary(OneInputWindowStreamProcessFunction[int, bytes]):
-    """Every callback as a user writes it."""
+    """Records and states of windows as a user writes them."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [COUNT]
 
     def use_window_states(self) -> Collection[StateDeclaration]:
         return [COUNT, LAST, ALL, BY_NAME, LARGEST, MEAN]
-
-    def open(self, ctx: NonPartitionedContext[bytes]) -> None:
-        self.fired = ctx.metric_group.counter("fired")
 
     def on_record(
         self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
@@ -125,23 +106,6 @@ class Summary(OneInputWindowStreamProcessFunction[int, bytes]):
         assert_type(ctx.state_manager.key_as(tuple[str, int]), tuple[str, int])
         assert_type(ctx.timestamp, int | None)
         output.collect(bytes(window.get_all_records()))
-        self.fired.inc()
-
-    def on_clear(
-        self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
-    ) -> None:
-        output.collect_and_overwrite_timestamp(b"gone", window.end_time)
-
-    def on_late_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
-        output.collect(record.to_bytes())
-
-    def on_watermark(
-        self, watermark: Watermark, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
-    ) -> WatermarkHandlingResult:
-        return WatermarkHandlingResult.POLL
-
-    def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
-        ctx.apply_to_all_partitions(lambda output, partition: output.collect(b"end"))
 
 
 class Match(TwoInputNonBroadcastWindowStreamProcessFunction[int, date, bytes]):
@@ -153,15 +117,6 @@ class Match(TwoInputNonBroadcastWindowStreamProcessFunction[int, date, bytes]):
         window: TwoInputWindowContext[int, date],
     ) -> None:
         window.put_record1(record + 1)
-
-    def on_record2(
-        self,
-        record: date,
-        output: Collector[bytes],
-        ctx: PartitionedContext[bytes],
-        window: TwoInputWindowContext[int, date],
-    ) -> None:
-        window.put_record2(record.replace(day=1))
 
     def on_trigger(
         self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: TwoInputWindowContext[int, date]
@@ -245,34 +200,17 @@ def late_records(g: Given) -> None:
     assert_type(both.side_output(LATE_DAYS), NonKeyed[date])
 
 
-class OfAny(OneInputWindowStreamProcessFunction[object, str]):
-    def on_trigger(
-        self, output: Collector[str], ctx: PartitionedContext[str], window: OneInputWindowContext[object]
-    ) -> None: ...
-
-
-class OfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[object, object, str]):
-    def on_trigger(
-        self, output: Collector[str], ctx: PartitionedContext[str], window: TwoInputWindowContext[object, object]
-    ) -> None: ...
-
-
-class ToTwo(TwoOutputWindowStreamProcessFunction[object, str, int]):
-    def on_trigger(
-        self,
-        first_output: Collector[str],
-        second_output: Collector[int],
-        ctx: TwoOutputPartitionedContext[str, int],
-        window: OneInputWindowContext[object],
-    ) -> None: ...
-
-
-def variance(g: Given) -> None:
+def variance(
+    g: Given,
+    of_any: OneInputWindowStreamProcessFunction[object, str],
+    of_two: TwoInputNonBroadcastWindowStreamProcessFunction[object, object, str],
+    to_two: TwoOutputWindowStreamProcessFunction[object, str, int],
+) -> None:
     """Functions on any record can be used here."""
-    assert_type(g.other_keyed.window(TEN).process(OfAny()), NonKeyed[str])
-    assert_type(g.global_.window(TEN).process(OfAny()), Global[str])
-    assert_type(g.keyed.window(TEN).connect_and_process(g.other_keyed, OfTwo()), NonKeyed[str])
-    assert_type(g.keyed.window(TEN).process(ToTwo()), TwoNonKeyed[str, int])
+    assert_type(g.other_keyed.window(TEN).process(of_any), NonKeyed[str])
+    assert_type(g.global_.window(TEN).process(of_any), Global[str])
+    assert_type(g.keyed.window(TEN).connect_and_process(g.other_keyed, of_two), NonKeyed[str])
+    assert_type(g.keyed.window(TEN).process(to_two), TwoNonKeyed[str, int])
 
 
 def with_start(mean: float, window: WindowContext, ctx: PartitionedContext[tuple[int, float]]) -> tuple[int, float]:

@@ -18,6 +18,7 @@ from dsv2.functions import (
 )
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
+from dsv2.state import AggregateFunction
 
 
 class Given:
@@ -45,3 +46,17 @@ class Given:
     by_day: Callable[[int], date]
     key_of_bytes: Callable[[bytes], str]
     key_of_list: Callable[[list[int]], str]
+
+
+class Mean(AggregateFunction[int, tuple[int, int], float]):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+        return first[0] + second[0], first[1] + second[1]
