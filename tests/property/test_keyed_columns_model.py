@@ -143,7 +143,7 @@ def test_behaves_like_a_dict(
                     new = old_value._replace(total=old_value.total + value.total, last=max(texts, default=None))
                     model[key] = new, time.now_ms + 3
                     expected.append({"total": new.total, "last": new.last})
-                if what == "total":
+                if what == "count":
                     state.aggregate(as_keys(kind, keys), added, how)
                 else:
                     assert state.accumulate(as_keys(kind, keys), added, how).to_pylist() == expected

@@ -184,27 +184,6 @@ def test_only_the_page_of_a_touched_key_is_encoded() -> None:
         assert dict(again.columns_of(key)) == {"s": [key, "changed"] if key in touched else [key]}
 
 
-def test_key_is_touched_again_after_a_snapshot() -> None:
-    """A change without a touch would be lost, so nothing is live then."""
-    store = in_column(range(10))
-    store.snapshot()
-    assert (store.touched, store.column("s")) == (set(), {})
-    store.touch(3)
-    store.column("s")[3].append("changed")
-    assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
-
-
-def test_key_of_a_page_that_was_only_read_is_touched() -> None:
-    store = reloaded(in_column(range(10)))
-    column = store.column("s")
-    assert dict(store.columns_of(3)) == {"s": [3]}
-    assert list(store) == list(range(10))
-    assert store.touched == set()
-    store.touch(3)
-    column[3].append("changed")
-    assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
-
-
 def test_state_that_is_no_longer_declared_is_kept() -> None:
     store = new_store()
     column = store.column("other")
@@ -264,15 +243,6 @@ def set_deadlines(store: PagedKeyedStore, key: Any, times: set[int]) -> None:
         entry.pop(Domain.EVENT_TIME, None)
 
 
-def test_deadlines_follow_their_keys_to_divided_pages() -> None:
-    store = filled(range(128), remember=False)
-    store.entry(128)  # one too many for the pages
-    for key in range(129):
-        set_deadlines(store, key, {key})
-        store.add_deadline(Domain.EVENT_TIME, key, key)
-    assert sorted(store.take_due(Domain.EVENT_TIME, 128)) == [(key, key) for key in range(129)]
-
-
 def test_deadline_decodes_only_its_own_page() -> None:
     before = filled(range(1000))
     set_deadlines(before, 17, {5, 9})
@@ -320,44 +290,6 @@ def test_snapshot_does_not_change_with_the_store() -> None:
     store.snapshot()
     assert first[:2] == kept
     assert filled_again.find(3) == {"state": 3}
-
-
-def test_change_after_a_snapshot_is_in_the_next_one() -> None:
-    """The hot path reads ``live``: an entry in it must be one that will be encoded."""
-    store = filled(["a"])
-    store.snapshot()
-    assert not store.live
-    store.entry("a")["state"] = "changed"
-    assert reloaded(store).find("a") == {"state": "changed"}
-
-
-def test_keys_without_state_are_kept() -> None:
-    """``apply_to_all_partitions`` visits them after a restart as well. Flink does not."""
-    store = new_store()
-    store.touch("a")
-    store.entry("b")["state"] = 1
-    again = reloaded(store)
-    assert set(again) == {"a", "b"}
-    assert again.touched == set()
-    again.touch("b")
-    assert again.touched == {"b"}
-    assert again.find("b") == {"state": 1}
-
-
-def test_store_that_forgets_keys_becomes_empty() -> None:
-    nothing = new_store(remember=False).snapshot()
-    store = reloaded(filled(range(1000), remember=False))
-    for key in range(1000):
-        store.touch(key)
-        store.entry(key).clear()
-    assert store.snapshot() == nothing
-    assert list(store) == []
-
-
-def test_key_that_divides_pages_loses_nothing() -> None:
-    store = reloaded(filled(range(64)))
-    store.entry("one more")["state"] = 1
-    assert len(set(reloaded(store))) == 65
 
 
 def test_restore_replaces_the_content() -> None:

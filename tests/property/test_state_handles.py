@@ -395,59 +395,6 @@ def test_early_deadline_is_postponed() -> None:
     assert held.handle(declaration, "key").value() == str(now)
 
 
-def test_fold_over_expired_values_starts_fresh() -> None:
-    """Even if the old value has not been removed yet."""
-    declaration = declared("reducing", StateTtl(ms(DURATION)))
-    held = Held(declaration)
-    held.handle(declaration, "key").add("a")
-    held.handle(declaration, "key").add("b")
-    held.time.now_ms = DURATION
-    held.handle(declaration, "key").add("c")
-    assert held.handle(declaration, "key").get() == "c"
-
-
-@given(st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=6))
-def test_folds_see_the_values_in_order(batches: list[list[str]]) -> None:
-    declaration = declared("aggregating", None)
-    held = Held(declaration)
-    for batch in batches:
-        for value in batch:
-            held.handle(declaration, "key").add(value)
-        held.restart()
-    values = [value for batch in batches for value in batch]
-    assert held.handle(declaration, "key").get() == (joined(values) if values else None)
-
-
-READS: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
-    ("value", lambda state: state.update("x"), lambda state: state.value()),
-    ("list", lambda state: state.add("x"), lambda state: state.get()),
-    ("map", lambda state: state.put(1, "x"), lambda state: state.get(1)),
-    ("map", lambda state: state.put(1, "x"), lambda state: 1 in state),
-    ("map", lambda state: state.put(1, "x"), lambda state: state.keys()),
-    ("map", lambda state: state.put(1, "x"), lambda state: state.values()),
-    ("map", lambda state: state.put(1, "x"), lambda state: state.items()),
-    ("reducing", lambda state: state.add("x"), lambda state: state.get()),
-    ("aggregating", lambda state: state.add("x"), lambda state: state.get()),
-]
-
-
-@pytest.mark.parametrize(("kind", "write", "read"), READS)
-@pytest.mark.parametrize("lifetime", ["since written", "since read"])
-def test_reads_that_extend_the_life(
-    kind: str, write: Callable[[Any], Any], read: Callable[[Any], Any], lifetime: str
-) -> None:
-    declaration = declared(kind, LIFETIMES[lifetime])
-    held = Held(declaration)
-    write(held.handle(declaration, "key"))
-    alive = read(held.handle(declaration, "key"))
-    for now in range(0, 10 * DURATION, DURATION - 1):
-        held.time.now_ms = now
-        held.states.expire()
-        last = read(held.handle(declaration, "key"))
-    assert bool(alive)
-    assert last == (alive if lifetime == "since read" else read(held.handle(declaration, "another")))
-
-
 def test_elements_of_a_list_expire_separately() -> None:
     declaration = declared("list", StateTtl(ms(DURATION)))
     held = Held(declaration)

@@ -58,7 +58,6 @@ class Report(NamedTuple):
 
 
 SOLD = StateDeclarations.value_state("sold", Sold)
-LIVED = StateDeclarations.value_state("sold", Sold, ttl=StateTtl(timedelta(milliseconds=5)))
 SALES = [Sale(f"product {number * 7 % 11}", number * 13 % 50) for number in range(300)]
 
 
@@ -173,16 +172,6 @@ def test_state_moves_with_its_keys(before: int, after: int) -> None:
         assert sorted(one.output.records) == sorted(Report(product, -1, 1000) for product in of(index, after))
 
 
-def test_values_expire() -> None:
-    one = harness(OfTables(LIVED))
-    one.input.push(Sale("a", 1))
-    one.advance_clock(ms(3))
-    one.input.push(Sale("b", 1), Sale("b", 2))
-    one.advance_clock(ms(2))
-    one.input.push(Sale("a", 2), Sale("b", 3))
-    assert one.output.records[-2:] == [Report("a", 1, 2), Report("b", 3, 3)]
-
-
 class Calls(ArrowProcessFunction[Sale, Report]):
     """Calls something with the state and the batch."""
 
@@ -260,25 +249,6 @@ def test_array_of_keys_may_change_between_calls() -> None:
 
     harness(Calls(call)).input.push(Sale("a", 1))
     assert found == [[20, 20]]
-
-
-def test_nothing_happens_without_keys() -> None:
-    found: list[Any] = []
-
-    def call(state: Any, batch: pa.Table, ctx: Any) -> None:
-        nothing = batch["product"].slice(0, 0)
-        state.update(nothing, {"sold": 1, "largest": 1})
-        state.aggregate(nothing, {"sold": 1}, {"sold": "sum"})
-        ctx.processing_timers.register(nothing, 5)
-        ctx.processing_timers.delete(nothing, 5)
-        state.remove(nothing)
-        after = state.accumulate(nothing, {"sold": 1, "largest": 2}, {"sold": "sum", "largest": "max"})
-        found.append((state.get(nothing).num_rows, after.num_rows, list(state.tables())))
-
-    one = harness(Calls(call))
-    one.input.push(Sale("a", 1))
-    one.snapshot()
-    assert found == [(0, 0, [])]
 
 
 def order(*fields: Any) -> Any:

@@ -125,19 +125,6 @@ def test_crash_at_any_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert number > 40
 
 
-@pytest.mark.parametrize("every", [3, 5, 8])
-def test_one_crash_after_the_other(tmp_path: Path, every: int) -> None:
-    job = Job(tmp_path)
-    for kills in itertools.count():
-        try:
-            job.run(Steps(every + kills))  # each run comes a little further
-        except KilledError:
-            continue
-        break
-    assert kills > 5
-    job.check()
-
-
 def test_failed_job_continues_after_the_last_complete_batch(tmp_path: Path) -> None:
     results: dict[int, list[int]] = {}
 
