@@ -1,4 +1,4 @@
-"""The real servers: they keep their data, end with their starter, and name missing components."""
+"""The real servers end with their starter, and name missing components."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from components.kafka import PASSWORD, USER, KafkaBroker
+from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.server import MissingComponentError, Server, free_ports, listens
@@ -116,41 +113,3 @@ def test_missing_prometheus_is_reported_with_a_remedy(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingComponentError, match="apt-get install prometheus"):
         PrometheusServer(tmp_path, 9464)
-
-
-def secured(broker: KafkaBroker, password: str) -> AdminClient:
-    return AdminClient(
-        {
-            "bootstrap.servers": broker.secured_servers,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": USER,
-            "sasl.password": password,
-            "ssl.ca.location": str(broker.certificate),
-        }
-    )
-
-
-def test_broker_keeps_its_topics_over_a_crash(restarted_kafka_broker: KafkaBroker) -> None:
-    broker = restarted_kafka_broker
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("kept", 3, 1)])["kept"].result(DEADLINE_SECONDS)
-    broker.kill()
-    broker.start()
-    assert len(secured(broker, PASSWORD).list_topics(timeout=DEADLINE_SECONDS).topics["kept"].partitions) == 3
-
-
-def test_secured_listener_requires_the_password(kafka_broker: KafkaBroker) -> None:
-    with pytest.raises(KafkaException):
-        secured(kafka_broker, "wrong").list_topics(timeout=2.0)
-
-
-def test_database_keeps_committed_data_over_a_crash(own_postgres_server: PostgresServer) -> None:
-    server = own_postgres_server
-    with psycopg.connect(server.conninfo) as connection:
-        connection.execute("create table kept as select 7 as number")
-    server.kill()
-    server.start()
-    with psycopg.connect(server.conninfo) as connection:
-        assert connection.execute("select number from kept").fetchall() == [(7,)]
-        assert connection.execute("show wal_level").fetchall() == [("logical",)]
