@@ -12,10 +12,8 @@ from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkEr
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import (
     EndOfInput,
@@ -24,7 +22,6 @@ from dsv2.testing import (
     OneInputHarness,
     StampedRecord,
     TwoInputBroadcastHarness,
-    TwoInputNonBroadcastHarness,
     TwoOutputHarness,
 )
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
@@ -94,13 +91,6 @@ class Recorder(OneInputStreamProcessFunction[Any, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-class Settled(Totals):
-    """Keeps nothing in its fields, which belong to a subtask and cannot be redistributed."""
-
-    def __getstate__(self) -> Any:
-        return {"sales": 0}
-
-
 def total_of(ctx: PartitionedContext[Any]) -> int:
     return ctx.state_manager.get_state(TOTAL).value()
 
@@ -149,55 +139,6 @@ def test_end_of_input() -> None:
     assert harness.output.elements.count(EndOfInput()) == 1
 
 
-def test_restart_keeps_all_state() -> None:
-    harness = OneInputHarness(Totals(), key=product_of)
-    harness.input.push(Sale("tea", 2))
-    harness.restart()
-    assert harness.visit(total_of, "tea") == 2
-    harness.input.push(Sale("tea", 3))
-    harness.restart()
-    harness.end()
-    assert harness.output.records == [("tea", 2), ("tea", 5), ("tea at 100", 5), ("sales", 2)]
-    assert harness.progress.counters == {"opened": 1}
-
-
-class Caching(Recorder):
-    """Creates again the field that is not part of the state."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def __getstate__(self) -> Any:
-        return len(self.seen)
-
-    def __setstate__(self, state: Any) -> None:
-        self.seen = ["?"] * state
-
-    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        self.seen.append(record)
-        output.collect(tuple(self.seen))
-
-
-def test_restart_deserializes_new_objects() -> None:
-    harness = OneInputHarness(Caching())
-    harness.input.push(1)
-    harness.restart()
-    harness.input.push(2)
-    assert harness.output.records == [(1,), ("?", 2)]
-
-
-def test_snapshot_starts_another_harness() -> None:
-    first = OneInputHarness(Totals(), key=product_of)
-    first.input.push(Sale("tea", 2))
-    snapshot = first.snapshot()
-    first.input.push(Sale("tea", 9))
-    second = OneInputHarness(Totals(), key=product_of, clock=ManualClock(50), snapshot=snapshot)
-    assert second.output.elements == []
-    second.input.push(Sale("tea", 3))
-    assert second.output.records == [("tea", 5)]
-    assert second.processing_timers("tea") == [100, 150]
-
-
 def test_visitor_may_set_the_state_of_a_partition() -> None:
     harness = OneInputHarness(Totals(), key=product_of)
     harness.input.push(Sale("tea", 2))
@@ -242,30 +183,6 @@ def test_subtasks_of_several() -> None:
     assert [sorted(harness.keys) for harness in harnesses] == [
         sorted(product for product, home in homes.items() if home == index) for index in (0, 1)
     ]
-
-
-def test_snapshots_of_all_subtasks_are_rescaled() -> None:
-    products = ["tea", "milk", "beer", "cake", "salt", "rice"]
-    before = {
-        index: OneInputHarness(Settled(), key=product_of, parallelism=2, subtask=index, channels=2) for index in (0, 1)
-    }
-    for product in products:
-        assert [index for index, harness in before.items() if harness.owns(product)] == [subtask_of(product, 128, 2)]
-        before[subtask_of(product, 128, 2)].input.push(Sale(product, 1))
-    snapshots = [harness.snapshot() for harness in before.values()]
-    after = [
-        OneInputHarness(Settled(), key=product_of, parallelism=3, subtask=index, channels=2, rescaled=snapshots)
-        for index in range(3)
-    ]
-    assert sorted(key for harness in after for key in harness.keys) == sorted(products)
-    for product in products:
-        harness = after[subtask_of(product, 128, 3)]
-        assert harness.processing_timers(product) == [100]
-        harness.input.push(Sale(product, 2))
-        assert harness.output.records == [*harness.output.records[:-1], (product, 3)]
-    for harness in after:
-        harness.advance_clock(ms(100))
-    assert sum(harness.progress.counters["opened"] for harness in after) == 2
 
 
 def test_counter_in_a_redistributed_field() -> None:
@@ -400,38 +317,6 @@ def test_outputs_that_stay_keyed_are_checked() -> None:
     assert keeping.output.records == ["a"]
 
 
-class Merge(TwoInputNonBroadcastStreamProcessFunction[int, str, str]):
-    def process_record_from_first_input(
-        self, record: int, output: Collector[str], ctx: PartitionedContext[str]
-    ) -> None:
-        output.collect(f"first {record}")
-
-    def process_record_from_second_input(
-        self, record: str, output: Collector[str], ctx: PartitionedContext[str]
-    ) -> None:
-        output.collect(f"second {record}")
-
-    def end_first_input(self, ctx: NonPartitionedContext[str]) -> None:
-        ctx.apply_to_all_partitions(lambda output, partition: output.collect("end of first"))
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_two_inputs(keyed: bool) -> None:
-    keys: dict[str, Any] = {"first_key": int, "second_key": int} if keyed else {}
-    harness = TwoInputNonBroadcastHarness(Merge(), channels=2, **keys)
-    harness.first_input.push(1)
-    harness.second_input.push("1", channel=1)
-    harness.first_input.end(channel=1)
-    assert harness.output.records == ["first 1", "second 1"]
-    harness.first_input.end()
-    assert harness.output.records[2:] == ["end of first"]
-    harness.second_input.push("1", channel=0)
-    harness.end()
-    assert harness.output.elements[-2:] == [StampedRecord("second 1"), EndOfInput()]
-    assert harness.keys == ([1] if keyed else [])
-    assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
-
-
 RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
 
 
@@ -448,19 +333,6 @@ class Rules(TwoInputBroadcastStreamProcessFunction[int, str, str]):
         rules = ctx.state_manager.get_state(RULES)
         rules.put(record, rules.get(record, 0) + 1)
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(f"rule {record}"))
-
-
-@pytest.mark.parametrize("keyed", [True, False])
-def test_broadcast_input(keyed: bool) -> None:
-    harness = TwoInputBroadcastHarness(Rules(), key=abs if keyed else None)
-    harness.non_broadcast_input.push(1, 2)
-    harness.broadcast_input.push("x")
-    assert harness.output.records == ["1", "2", *["rule x"] * (2 if keyed else 1)]
-    harness.broadcast_input.end()
-    harness.non_broadcast_input.push(3)
-    harness.end()
-    assert harness.output.elements[-2:] == [StampedRecord("3"), EndOfInput()]
-    assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
 
 
 @pytest.mark.parametrize("keyed", [True, False])

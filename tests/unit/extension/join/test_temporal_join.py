@@ -118,17 +118,6 @@ class TestWaiting:
 
 
 class TestTime:
-    def test_results_have_the_timestamp_of_the_probe_record(self) -> None:
-        harness = harness_of()
-        harness.second_input.push(Row("a", "row"), timestamp=50)
-        harness.first_input.push(Probe("a", 1), timestamp=7)
-        harness.first_input.push(Probe("a", 2))
-        harness.first_input.push(Probe("a", 3), timestamp=5)
-        harness.second_input.push_use_processing_time()
-        harness.first_input.push(Probe("a", 4), timestamp=9)
-        harness.first_input.push(Probe("a", 5))
-        assert harness.output.timestamps == [7, None, 5, 9, None]
-
     def test_function_may_set_the_timestamp(self) -> None:
         def stamped(probe: Probe, row: Row, output: Any, ctx: Any) -> None:
             output.collect_and_overwrite_timestamp(probe.number, probe.number)
@@ -288,18 +277,6 @@ class NumberingByKey(JoinFunction[Probe, Row, Any]):
 
 
 class TestState:
-    @pytest.mark.parametrize("function", [Numbering(), Choosy()])
-    def test_restart_changes_nothing(self, function: Any) -> None:
-        harness = harness_of(any_join(function, JoinMode.temporal()))
-        for number in range(4):
-            harness.first_input.push(Probe("a", number))
-            harness.second_input.push(Row("a", f"row {number}"))
-            harness.restart()
-            if number == 1:
-                harness.second_input.push_use_processing_time()
-                harness.restart()
-        assert harness.output.records == [(1, 0, "row 1"), (2, 1, "row 1"), (3, 2, "row 1"), (4, 3, "row 2")]
-
     @pytest.mark.parametrize("is_over", [False, True])
     @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2)])
     def test_it_may_be_rescaled(self, is_over: bool, before: int, after: int) -> None:
