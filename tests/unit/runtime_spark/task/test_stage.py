@@ -1,14 +1,20 @@
-"""A level as a stage, one micro-batch of one slot at a time, without Spark."""
+"""A level as a stage, one micro-batch of one slot at a time, and as Spark calls it in its workers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.local import LocalRuntime
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.progress import job_progress
@@ -16,15 +22,24 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource, Source
+from dsv2.testing import ManualClock
 from runtime_spark import StateLayout
 from runtime_spark.frames import state_limit
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import FrameEncoder, decode_reports
+from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, decode_reports, to_arrow
 from runtime_spark.frames.state_limit import StateSizes
-from runtime_spark.frames.worker import pack_job
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.source import source_read
+from runtime_spark.source.feeds import IndexedFeed, SplitFeed, whole_orders
+from runtime_spark.source.frame_source import Feed, feed_for
+from runtime_spark.source.source_read import IndexRange
 from runtime_spark.task import stage
-from tests.support import KeptEntries
+from runtime_spark.task.stage import batch_stage, streaming_stage
+from tests.spans import Spans, number_of
+from tests.support import KeptEntries, two_inputs
+from tests.unit.runtime_spark.task.test_map_stage import Visit, Visits
 
 
 class NoState:
@@ -177,3 +192,205 @@ def test_subtasks_of_one_task_share_a_limit(
         assert all("share a Spark task: their states have grown to 1200 bytes. At 2000" in said for said in messages)
     else:
         assert messages == []
+
+
+# --- As Spark calls stages in its workers -----------------------------------------------------------------------------
+
+
+ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
+
+
+class BatchJob:
+    """A job in BATCH mode without Spark. Each stage receives its rows in one partition."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.layout = Layout.of(plan)
+        self.packed = pack_job(plan, self.layout, TypeRegistry.of(plan))
+
+    def source_rows(self) -> list[Row]:
+        """The frames of the sources, or the orders to read them."""
+        rows: list[Row] = []
+        for operator in self.plan.operators:
+            if operator.kind is OperatorKind.SOURCE:
+                feed, portions = self._feed(operator)
+                feed = feed_for(self.plan, operator.id, feed)
+                job = load_job(self.packed)
+                rows += [row for portion in portions for part in feed.rows(job, operator, portion) for row in part]
+        return rows
+
+    def _feed(self, operator: Operator) -> tuple[Feed, list[Any]]:
+        source = operator.body
+        if isinstance(source, IndexedSource):
+            assert source.count is not None
+            ranges = [IndexRange(subtask, 0, source.count, True, True) for subtask in range(operator.parallelism)]
+            return IndexedFeed(source), ranges
+        assert isinstance(source, Source)
+        return SplitFeed(source), [*whole_orders(source, operator, ManualClock())]
+
+    def run(self, rows: list[Any]) -> list[Any]:
+        """Pass ``rows`` through the levels."""
+        for level in range(len(self.layout.levels)):
+            placed = sorted(rows, key=lambda row: (row[0], row[2], row[1]))
+            run = batch_stage(self.packed, level, now_ms=0)
+            sent = run(to_arrow([row]) for row in placed)
+            rows = [
+                row for batch in sent for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            ]
+        return rows
+
+    def records(self, rows: Iterable[Row]) -> list[Any]:
+        """The records that reach the sink."""
+        return [record for slot, *_, data in rows if slot != REPORT_SLOT for record in records_of(self.packed, data)]
+
+
+class Number(OneInputStreamProcessFunction[Any, Any]):
+    """Numbers the records in its subtask."""
+
+    closed: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def process_record(self, record: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        self.count += 1
+        output.collect((record, self.count))
+
+    def close(self) -> None:
+        self.closed.append(self.count)
+
+
+def environment(runtime: Any = "local") -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(runtime)
+    env.set_parallelism(2)
+    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    return env
+
+
+BOTH = ("process_record_from_first_input", "process_record_from_second_input")
+
+
+def twice(record: int, output: Collector[Any], ctx: Any) -> None:
+    output.collect((record, record))
+
+
+def pair(record: int) -> tuple[int, int]:
+    return record, record
+
+
+def is_odd(number: int) -> bool:
+    return number % 2 == 1
+
+
+def build(env: ExecutionEnvironment, sink: CollectSink[Any]) -> None:
+    """Two sources that the subtasks read themselves, with splits and with indices, three others, and two levels."""
+    read = env.from_source(DataGeneratorSource(int, count=40_000)).filter(is_odd)
+    listed = env.from_collection([7, 8]).shuffle()
+    numbers = read.connect_and_process(listed, two_inputs(**dict.fromkeys(BOTH, twice)))
+    spans = env.from_source(Spans(ENDS)).map(number_of).process(Number())
+    split = env.from_source(Spans(ENDS)).map(number_of).map(pair).shuffle()
+    counted = env.from_source(DataGeneratorSource(int, count=40_000)).map(pair).shuffle()
+    spans.union(numbers, split, counted).key_by(min).process(Number()).to_sink(sink)
+
+
+@pytest.mark.parametrize("output_bytes", [OUTPUT_BYTES, 1], ids=["whole", "in pieces"])
+def test_batch_stages_give_what_the_local_runtime_gives(monkeypatch: pytest.MonkeyPatch, output_bytes: int) -> None:
+    for module in (stage, source_read):
+        monkeypatch.setattr(module, "OUTPUT_BYTES", output_bytes)
+    expected = CollectSink[Any]()
+    local = environment(LocalRuntime())
+    build(local, expected)
+    local.execute("batch")
+    env = environment()
+    build(env, CollectSink())
+    job = BatchJob(env.build_plan())
+    assert len(job.plan.read_by) == 2
+    found = job.records(job.run(job.source_rows()))
+    assert len(found) == 20_000 + 2 + 70 + 70 + 40_000
+    assert Counter(record for record, _ in found) == Counter(record for record, _ in expected.results)
+
+
+def test_missing_end_of_a_source_is_reported() -> None:
+    env = environment()
+    env.from_collection([1, 2, 3]).key_by(bool).process(Number()).with_uid("number").to_sink(CollectSink())
+    job = BatchJob(env.build_plan())
+    rows = job.source_rows()
+    with pytest.raises(Exception, match=r"uid 'number'\), subtask 0 did not receive the end of its input"):
+        job.run(rows[:1])
+
+
+def test_reader_that_fails_closes_its_subtask() -> None:
+    def unreadable(index: int) -> int:
+        raise OSError("not readable")
+
+    env = environment()
+    env.set_parallelism(1)
+    env.from_source(DataGeneratorSource(unreadable, count=3)).process(Number()).to_sink(CollectSink())
+    job = BatchJob(env.build_plan())
+    Number.closed.clear()
+    with pytest.raises(Exception, match="not readable") as raised:
+        job.run(job.source_rows())
+    assert isinstance(job_failure(raised.value, "job"), UserFunctionError)
+    assert Number.closed == [0]
+
+
+class State:
+    """Replaces the ``GroupState`` of a slot."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[bytes, ...] | None = None
+        self.now = 0
+        self.timeouts: list[int] = []
+
+    @property
+    def exists(self) -> bool:
+        return self.kept is not None
+
+    @property
+    def get(self) -> tuple[bytes, ...]:
+        assert self.kept is not None
+        return self.kept
+
+    def update(self, value: tuple[bytes, ...]) -> None:
+        self.kept = value
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802 - Spark's name
+        return self.now
+
+    def setTimeoutDuration(self, ms: int) -> None:  # noqa: N802
+        self.timeouts.append(ms)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_state_and_timeouts_of_a_stage_with_one_value(timed: bool) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    visits = env.from_source(CollectionSource[Visit]([])).key_by(key_of)
+    visits.process(Visits()).with_uid("visits").to_sink(CollectSink())
+    plan = env.build_plan()
+    layout = Layout.of(plan)
+    packed = pack_job(plan, layout, TypeRegistry.of(plan))
+    (head,) = plan.chains
+    slot, state, run = layout.slots[head, 0], State(), streaming_stage(packed, 0, timed=timed)
+
+    def batch(now: int, *records: Visit) -> list[Any]:
+        state.now = now
+        encoder = FrameEncoder(plan, layout, load_job(packed).codec())
+        encoder.emit(Frame(head, 0, 0, RecordBatch(records), []))
+        frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=list(COLUMNS[1:]))
+        sent = run((slot,), iter([frames]), state)  # type: ignore[arg-type]
+        rows = [row for frame in sent for row in frame.itertuples(index=False, name=None)]
+        return [record for slot, *_, data in rows if slot >= 0 for record in records_of(packed, data)]
+
+    assert batch(1_000, Visit("a", delay=500), Visit("b")) == [("a", 1, 1, 1_000), ("b", 1, 2, 1_000)]
+    assert batch(1_400, Visit("a")) == [("a", 2, 3, 1_400)]
+    late = [("a", "alarm", 1_500, 1_600), ("a", 3, 4, 1_600)]
+    assert batch(1_600, Visit("a")) == late
+    assert state.timeouts == ([500, 100] if timed else [])
+
+
+def key_of(visit: Visit) -> str:
+    return visit.key
+
+
+def records_of(packed: bytes, data: bytes) -> list[Any]:
+    return [*decode_frame(load_job(packed).codec(), data, "a frame")[0].records]
