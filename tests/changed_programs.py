@@ -7,7 +7,6 @@ It is::
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any
 from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, OutputTag
 from dsv2.aggregates import Part
 from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
@@ -32,6 +32,7 @@ from dsv2.state import StateDeclaration, StateDeclarations, ValueStateDeclaratio
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.durations import ms
+from tests.support import reread
 from tests.windows import WindowRecorder
 
 RECORDS = range(60)
@@ -309,8 +310,8 @@ class Program:
                 stream.to_sink(out).with_uid(f"{sink} {number}")
         return env, out
 
-    def described(self) -> Any:
-        return json.loads(json.dumps(describe(self.build(stops=False)[0].build_plan(self.name))))
+    def described(self) -> ProgramDescription:
+        return reread(describe(self.build(stops=False)[0].build_plan(self.name)))
 
     def run(
         self, savepoint: Path | None = None, *, stops: bool = False, allow_dropped_state: bool = False

@@ -18,16 +18,14 @@ import pyarrow as pa
 from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, First, Key, Max, Mean, Sum
 from dsv2.arrow import ArrowCollector, ArrowContext, ArrowEventTimeProcessFunction, schema_of
-from dsv2.checkpoint.description import describe
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
-from tests import ROOT
 from tests.durations import ms
-from tests.golden_format import GOLDEN, Content
+from tests.golden_format import GOLDEN, Content, recorded_program
 from tests.support import Driver, KeptEntries
 
 FILE = GOLDEN / f"columns_{FORMAT_VERSION}.json"
@@ -195,7 +193,7 @@ def content() -> Content:
         "states": states,
         "digests of many pages": [[name, number, _digest(data)] for (name, number), data in sorted(many.kept.items())],
         "pages": [[name, number, data.hex()] for (name, number), data in sorted(entries.kept.items())],
-        "program": json.loads(json.dumps(describe(plan)).replace(f"{ROOT}/", "")),
+        "program": recorded_program(plan),
     }
 
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dsv2 import ExecutionEnvironment
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
@@ -124,9 +127,20 @@ def content() -> Content:
     return {
         "states": {uid: state.hex() for uid, state in states.items()},
         "pages": [[name, number, data.hex()] for (name, number), data in sorted(entries.kept.items())],
-        "program": json.loads(json.dumps(describe(plan)).replace(f"{ROOT}/", "")),
+        "program": recorded_program(plan),
         "offsets": {uid: _offsets(planner) for uid, planner in planners(plan).items()},
     }
+
+
+def recorded_program(plan: Plan) -> Content:
+    """The description of a program, with paths in this repository."""
+    found: Content = json.loads(msgspec.json.encode(describe(plan)).decode().replace(f"{ROOT}/", ""))
+    return found
+
+
+def program_in(recorded: Content) -> ProgramDescription:
+    """The program of a recording."""
+    return msgspec.convert(recorded["program"], ProgramDescription)
 
 
 def comparable(program: Content) -> Content:

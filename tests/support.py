@@ -11,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 import dsv2
 from dsv2 import ExecutionEnvironment
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -48,6 +51,11 @@ class Signal(NamedTuple):
 
 STARTED, ENDED = Signal(START), Signal(END)
 IDLE, ACTIVE = Signal(STATUS, "", True), Signal(STATUS, "", False)
+
+
+def reread(program: ProgramDescription) -> ProgramDescription:
+    """The description of a program as it is read back from a checkpoint."""
+    return msgspec.json.decode(msgspec.json.encode(program), type=ProgramDescription)
 
 
 def watermark(value: int | bool, identifier: str = "w") -> Signal:

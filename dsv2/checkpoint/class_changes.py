@@ -8,18 +8,39 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, Flag
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from typing_extensions import Format, get_annotations
 
-from dsv2.checkpoint.type_shapes import Renamed, fits_into, name_of, shape_of, shown
+from dsv2.checkpoint.type_shapes import Renamed, TypeShape, fits_into, name_of, shape_of, shown
 from dsv2.state.types import classes_in
 
-Classes: TypeAlias = dict[str, dict[str, Any]]
-"""For each class, as JSON values: ``fields`` (the type of each field, and whether it has a default), or ``members`` of
-an enumeration (with the numbers of flags, otherwise null)."""
+
+class FieldDescription(Struct, frozen=True):
+    """A field of a class: its type, and whether it has a default."""
+
+    type: TypeShape
+    has_default: bool
+
+
+class ClassWithFields(Struct, frozen=True, tag="fields"):
+    """A dataclass or NamedTuple."""
+
+    fields: Mapping[str, FieldDescription]
+
+
+class Enumeration(Struct, frozen=True, tag="enumeration"):
+    """An enumeration: its members, with the numbers of flags, otherwise None."""
+
+    members: Mapping[str, int | None]
+
+
+ClassDescription: TypeAlias = ClassWithFields | Enumeration
+Classes: TypeAlias = Mapping[str, ClassDescription]
+"""Classes by name."""
 
 
 def classes_of(forms: Iterable[object]) -> Classes:
@@ -35,30 +56,32 @@ def class_changes(before: Classes, now: Classes, renamed: Renamed) -> list[str]:
         name = renamed(kind)
         if name not in now:
             continue
-        old, new = before[kind], now[name]
-        if old.keys() != new.keys():
-            changes.append(f"{name} was {_kind(old)} and is now {_kind(new)}")
-        elif "fields" in new:
-            changes.extend(_of_fields(name, old["fields"], new["fields"], renamed))
-        else:
-            changes.extend(_of_members(name, old["members"], new["members"]))
+        match before[kind], now[name]:
+            case ClassWithFields(old), ClassWithFields(new):
+                changes.extend(_of_fields(name, old, new, renamed))
+            case Enumeration(was), Enumeration(is_now):
+                changes.extend(_of_members(name, was, is_now))
+            case old_class, new_class:
+                changes.append(f"{name} was {_kind(old_class)} and is now {_kind(new_class)}")
     return changes
 
 
-def _kind(described: dict[str, Any]) -> str:
-    return "a class with fields" if "fields" in described else "an enumeration"
+def _kind(described: ClassDescription) -> str:
+    return "a class with fields" if isinstance(described, ClassWithFields) else "an enumeration"
 
 
-def _of_fields(kind: str, old: dict[str, Any], new: dict[str, Any], renamed: Renamed) -> Iterator[str]:
+def _of_fields(
+    kind: str, old: Mapping[str, FieldDescription], new: Mapping[str, FieldDescription], renamed: Renamed
+) -> Iterator[str]:
     for name, field in new.items():
         if name not in old:
-            if not field["has_default"]:
+            if not field.has_default:
                 yield f"{kind} has a new field {name!r} without a default. Give it one"
-        elif not fits_into(old[name]["type"], field["type"], renamed):
-            yield f"field {name!r} of {kind} was {shown(old[name]['type'])} and is now {shown(field['type'])}"
+        elif not fits_into(old[name].type, field.type, renamed):
+            yield f"field {name!r} of {kind} was {shown(old[name].type)} and is now {shown(field.type)}"
 
 
-def _of_members(kind: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+def _of_members(kind: str, old: Mapping[str, int | None], new: Mapping[str, int | None]) -> Iterator[str]:
     for name, number in old.items():
         if name not in new:
             yield f"{kind} no longer has the member {name!r}"
@@ -66,16 +89,15 @@ def _of_members(kind: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator
             yield f"the number of the flag {name!r} of {kind} was {number} and is now {new[name]}"
 
 
-def _class(kind: type) -> dict[str, Any]:
-    if issubclass(kind, Flag):
-        return {"members": {name: member.value for name, member in kind.__members__.items()}}
+def _class(kind: type) -> ClassDescription | None:
     if issubclass(kind, Enum):
-        return {"members": dict.fromkeys(kind.__members__)}
+        numbered = issubclass(kind, Flag)
+        return Enumeration({name: member.value if numbered else None for name, member in kind.__members__.items()})
     fields = _fields(kind)
-    return {"fields": fields} if fields else {}
+    return ClassWithFields(fields) if fields else None
 
 
-def _fields(kind: type) -> dict[str, dict[str, Any]]:
+def _fields(kind: type) -> dict[str, FieldDescription]:
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         defaults: Iterable[str] = kind._field_defaults  # type: ignore[attr-defined]
         names: Iterable[str] = kind._fields
@@ -90,4 +112,4 @@ def _fields(kind: type) -> dict[str, dict[str, Any]]:
         hints: dict[str, Any] = typing.get_type_hints(kind)
     except Exception:  # a name that only a type checker can resolve
         hints = get_annotations(kind, format=Format.FORWARDREF)
-    return {name: {"type": shape_of(hints.get(name, Any)), "has_default": name in defaults} for name in names}
+    return {name: FieldDescription(shape_of(hints.get(name, Any)), name in defaults) for name in names}

@@ -1,27 +1,51 @@
 """Column types for the values of states, so that tools can read savepoints as tables.
 
-A column type is JSON: the name of a plain type, ``{"list": type}``, ``{"map": [key, value]}``, or ``{"struct": [[name,
-type], ...]}``. It is part of the description of a program, because a savepoint may be taken without the program.
+They are part of the description of a program, because a savepoint may be taken without the program.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
+from msgspec import Meta, Struct
 from typing_extensions import is_typeddict
 
 from dsv2.state.types import resolved
 
-ColumnType: TypeAlias = str | dict[str, Any]
+PlainColumn: TypeAlias = Literal[
+    "bool", "int64", "float64", "string", "binary", "date", "timestamp", "duration", "decimal"
+]
 
-_PLAIN: dict[Any, str] = {
+
+class ListColumn(Struct, frozen=True, tag="list"):
+    """A list of values of one type."""
+
+    element: ColumnType
+
+
+class MapColumn(Struct, frozen=True, tag="map"):
+    """Values by key."""
+
+    key: ColumnType
+    value: ColumnType
+
+
+class StructColumn(Struct, frozen=True, tag="struct"):
+    """Named fields."""
+
+    fields: Annotated[tuple[tuple[str, ColumnType], ...], Meta(min_length=1)]
+
+
+ColumnType: TypeAlias = PlainColumn | ListColumn | MapColumn | StructColumn
+
+_PLAIN: dict[Any, PlainColumn] = {
     bool: "bool",
     int: "int64",
     float: "float64",
@@ -65,13 +89,13 @@ class _Forms:
         if len(present) == 1 < len(arguments):  # T | None
             return self.of(present[0])
         if origin in _LISTS:
-            return _list_of(self.of(arguments[0]))
+            return list_of(self.of(arguments[0]))
         if origin is dict:
-            return _map_of(self.of(arguments[0]), self.of(arguments[1]))
+            return map_of(self.of(arguments[0]), self.of(arguments[1]))
         if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-            return _list_of(self.of(arguments[0]))
+            return list_of(self.of(arguments[0]))
         if origin is tuple:
-            return self._struct((f"_{number}", argument) for number, argument in enumerate(arguments, 1))
+            return _struct_of([f"_{number}" for number in range(1, len(arguments) + 1)], map(self.of, arguments))
         return self._of_class(origin) if isinstance(origin, type) and dataclasses.is_dataclass(origin) else None
 
     def _of_class(self, kind: type) -> ColumnType | None:
@@ -85,13 +109,10 @@ class _Forms:
         except Exception:  # a name that exists only for type checkers
             return None
         self._inside.append(kind)
-        struct = self._struct((name, hints.get(name)) for name in _field_names(kind, hints))
+        names = _field_names(kind, hints)
+        struct = _struct_of(names, [self.of(hints.get(name)) for name in names])
         self._inside.pop()
         return struct
-
-    def _struct(self, fields: Iterable[tuple[str, Any]]) -> ColumnType | None:
-        found = [[name, self.of(form)] for name, form in fields]
-        return {"struct": found} if found and all(kind is not None for _, kind in found) else None
 
 
 def column_type_of_value(
@@ -115,9 +136,9 @@ def column_type_of_value(
     return None
 
 
-def _struct_of(names: Iterable[str], columns: Iterable[ColumnType | None]) -> ColumnType | None:
-    found = [[name, column] for name, column in zip(names, columns, strict=True)]
-    return {"struct": found} if found and all(kind is not None for _, kind in found) else None
+def _struct_of(names: Sequence[str], columns: Iterable[ColumnType | None]) -> ColumnType | None:
+    fields = [(name, column) for name, column in zip(names, columns, strict=True) if column is not None]
+    return StructColumn(tuple(fields)) if fields and len(fields) == len(names) else None
 
 
 def _field_names(kind: Any, hints: dict[str, Any]) -> list[str]:
@@ -126,26 +147,9 @@ def _field_names(kind: Any, hints: dict[str, Any]) -> list[str]:
     return list(getattr(kind, "_fields", hints))
 
 
-def _list_of(element: ColumnType | None) -> ColumnType | None:
-    return None if element is None else {"list": element}
+def list_of(element: ColumnType | None) -> ColumnType | None:
+    return None if element is None else ListColumn(element)
 
 
-def _map_of(key: ColumnType | None, value: ColumnType | None) -> ColumnType | None:
-    return None if key is None or value is None else {"map": [key, value]}
-
-
-def is_column_type(column: object) -> bool:
-    """Return whether ``column`` is a column type. For what was read from a file."""
-    match column:
-        case str():
-            return column in _PLAIN.values()
-        case {"list": element, **others} if not others:
-            return is_column_type(element)
-        case {"map": [key, value], **others} if not others:
-            return is_column_type(key) and is_column_type(value)
-        case {"struct": [_, *_] as fields, **others} if not others:
-            return all(
-                isinstance(field, list) and len(field) == 2 and isinstance(field[0], str) and is_column_type(field[1])
-                for field in fields
-            )
-    return False
+def map_of(key: ColumnType | None, value: ColumnType | None) -> ColumnType | None:
+    return None if key is None or value is None else MapColumn(key, value)

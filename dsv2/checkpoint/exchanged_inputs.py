@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from dsv2.checkpoint.difference import Difference
-from dsv2.checkpoint.operator_differences import named, sender
+from dsv2.checkpoint.operator_differences import Operators, named, sender
+from dsv2.checkpoint.program import InputDescription, OperatorDescription
 from dsv2.graph import OperatorKind
 
-_Output: TypeAlias = tuple[str, Any]
+_Output: TypeAlias = tuple[str, int | str]
 """An output of an operator: its uid and the name of the output."""
 
-_ONE_STREAM = OperatorKind.UNION.value
 _ADVICE = (
     "keep the inputs in their former order, and exchange the parameters of the function instead; with another uid the "
     "operator begins with empty state"
@@ -24,7 +24,7 @@ _ONE_BY_ONE = (
 )
 
 
-def exchanged_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+def exchanged_inputs(before: Operators, now: Operators) -> Iterator[Difference]:
     """Compare the origins of the inputs of each operator with state.
 
     An input is recognized by the output that it is connected to, or by an operator before it that is before no other
@@ -32,13 +32,13 @@ def exchanged_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
     """
     for uid, operator in now.items():
         earlier = before.get(uid)
-        if earlier is None or operator["kind"] == _ONE_STREAM or not earlier["keeps_state"]:
+        if earlier is None or operator.kind is OperatorKind.UNION or not earlier.keeps_state:
             continue
-        if len(operator["inputs"]) == len(earlier["inputs"]) > 1:
+        if len(operator.inputs) == len(earlier.inputs) > 1:
             yield from _compared(uid, now, _Origins(earlier, before), _Origins(operator, now))
 
 
-def _compared(uid: str, now: Mapping[str, Any], old: _Origins, new: _Origins) -> Iterator[Difference]:
+def _compared(uid: str, now: Operators, old: _Origins, new: _Origins) -> Iterator[Difference]:
     found = [old.like(new, number) for number in range(len(new.senders))]
     for number, like in enumerate(found):
         if like and number not in like:
@@ -61,9 +61,9 @@ def _compared(uid: str, now: Mapping[str, Any], old: _Origins, new: _Origins) ->
 class _Origins:
     """The inputs of ``operator``, one of ``operators``."""
 
-    def __init__(self, operator: Mapping[str, Any], operators: Mapping[str, Any]) -> None:
+    def __init__(self, operator: OperatorDescription, operators: Operators) -> None:
         self._operators = operators
-        self.senders: list[_Output] = [_sender(one) for one in operator["inputs"]]
+        self.senders: list[_Output] = [_sender(one) for one in operator.inputs]
 
     @cached_property
     def own(self) -> list[set[_Output]]:
@@ -86,11 +86,12 @@ class _Origins:
     def _before(self, direct: _Output) -> set[_Output]:
         found, left = {direct}, [direct]
         while left:
-            further = {_sender(one) for one in self._operators.get(left.pop()[0], {}).get("inputs", ())} - found
+            operator = self._operators.get(left.pop()[0])
+            further = set() if operator is None else {_sender(one) for one in operator.inputs} - found
             found |= further
             left += sorted(further, key=str)
         return found
 
 
-def _sender(described: Mapping[str, Any]) -> _Output:
-    return described["from"], described["output"]
+def _sender(described: InputDescription) -> _Output:
+    return described.sender, described.output

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dsv2.checkpoint.description import Description
+from msgspec.structs import replace
+
+from dsv2.checkpoint.program import ProgramDescription
 
 
-def continued_programs(programs: Iterable[Description], now: Description) -> list[Description]:
+def continued_programs(programs: Iterable[ProgramDescription], now: ProgramDescription) -> list[ProgramDescription]:
     """Return the programs of a job that has started from a savepoint, the last one last.
 
     Values that earlier programs wrote are still in the state, so the states as they declared them remain. All else is
@@ -17,22 +19,20 @@ def continued_programs(programs: Iterable[Description], now: Description) -> lis
         programs: The programs in the savepoint, oldest first.
         now: The program that has started.
     """
-    earlier = [_with_states_of(program, now) for program in programs]
-    kept: list[Description] = []
-    for program in earlier:
-        if program != now and program not in kept:
-            kept.append(program)
+    kept: list[ProgramDescription] = []
+    for program in programs:
+        earlier = _with_states_of(program, now)
+        if earlier != now and earlier not in kept:
+            kept.append(earlier)
     return [*kept, now]
 
 
-def _with_states_of(program: Description, now: Description) -> Description:
+def _with_states_of(program: ProgramDescription, now: ProgramDescription) -> ProgramDescription:
     operators = {
-        uid: {**operator, "states": operator["states"] | _states_of(program, uid, operator["states"])}
-        for uid, operator in now["operators"].items()
+        uid: replace(
+            operator,
+            states={name: program.states_of(uid).get(name, state) for name, state in operator.states.items()},
+        )
+        for uid, operator in now.operators.items()
     }
-    return {**now, "operators": operators}
-
-
-def _states_of(program: Description, uid: str, declared: Iterable[str]) -> dict[str, object]:
-    states = program["operators"].get(uid, {}).get("states", {})
-    return {name: states[name] for name in declared if name in states}
+    return replace(now, operators=operators)

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from dsv2.checkpoint.description import Description, class_name, describe
-from dsv2.checkpoint.description_check import check_description
+from dsv2.checkpoint.description import class_name, describe
 from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Plan
@@ -92,7 +92,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     job_id: str
     batch_id: int
-    programs: Annotated[Sequence[Description], Meta(min_length=1)]
+    programs: Annotated[Sequence[ProgramDescription], Meta(min_length=1)]
     sources: Mapping[str, SourcePosition] = {}
     sinks: Mapping[str, SinkRecord] = {}
     keys: Sequence[KeySample] = []
@@ -106,14 +106,14 @@ class JobRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dsv2: str = __version__
 
     @property
-    def program(self) -> Description:
+    def program(self) -> ProgramDescription:
         """The last program."""
         return self.programs[-1]
 
     @property
     def job_name(self) -> str:
         """The name of the job."""
-        return str(self.program["job_name"])
+        return self.program.job_name
 
     @property
     def offsets(self) -> dict[str, JsonObject]:
@@ -183,12 +183,10 @@ def converted(kind: type[R], entry: JsonObject, place: str) -> R:
         if part not in entry:
             raise ValueError(f"its part {part!r} is missing")
     record = msgspec.convert(entry, kind)
-    for program in record.programs:
-        check_description(program)
     for uid, source in record.sources.items():
         counts = [source.offset[name] for name in ("position", "batch") if name in source.offset]
         check_part(f"the position of {uid!r}", source.offset, all(type(count) is int for count in counts))
-    check_part("holding", record.holding, set(record.holding) <= record.program["operators"].keys())
+    check_part("holding", record.holding, set(record.holding) <= record.program.operators.keys())
     return record
 
 

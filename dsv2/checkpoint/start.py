@@ -10,13 +10,14 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from dsv2.checkpoint.description import Description, describe, essence
+from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.difference import Difference, listed
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.history import continued_programs
 from dsv2.checkpoint.key_samples import changed_keys, readable_samples
 from dsv2.checkpoint.operator_differences import at
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import JobRecord, SourcePosition, extended, new_record
 from dsv2.checkpoint.replayed_letters import replayed
 from dsv2.checkpoint.stored_classes import unreadable_classes
@@ -155,13 +156,13 @@ class _Decision:
         yield from unreadable_classes(programs, self._now, self._types)
         yield from changed_keys(self._plan, self._samples)
         for uid in sorted(set(self._record.holding) - {operator.uid for operator in self._plan.operators}):
-            place = at(uid, self._record.program["operators"][uid]["defined_at"])
+            place = at(uid, self._record.program.operators[uid].defined_at)
             text = f"{place} was removed, or has another uid, while it holds back records behind an aligned watermark"
             advice = "keep it, or take the savepoint when no channel is blocked"
             yield Difference(uid, text, carried=True, advice=advice, drops_state=True)
 
     def _dropped_state(self) -> Iterator[Difference]:
-        for operator, what in dropped_state(self._plan, self._record.programs, self._record.fields):
+        for operator, what in dropped_state(self._plan, self._record.program, self._record.fields):
             place = at(operator.uid, operator.location)
             text = f"{place}: the {self._kind} holds {what}, which the program no longer uses"
             advice = "if it was renamed, the new name begins empty"
@@ -191,8 +192,8 @@ class _Decision:
         if carries or stored.restores_rows:
             programs = continued_programs(record.programs, self._now)
         else:
-            known = any(essence(earlier) == essence(self._now) for earlier in record.programs)
-            programs = [*record.programs] if known else [*record.programs, self._now]
+            essence = self._now.essence
+            programs = [*(one for one in record.programs if one.essence != essence), self._now]
         continued = replace(
             self._continued(programs), sources=sources, replays=record.replays if replay is None else replay.after
         )
@@ -218,7 +219,7 @@ class _Decision:
             self._check_next_batch(record)
         return Start(Action.MIGRATE, begun, self._changes, self._dropped)
 
-    def _continued(self, programs: Sequence[Description]) -> JobRecord:
+    def _continued(self, programs: Sequence[ProgramDescription]) -> JobRecord:
         record = extended(JobRecord, self._record)
         return replace(record, programs=programs, keys=[sample for sample, _ in self._samples])
 
@@ -232,7 +233,7 @@ class _Decision:
     def _check_carried(self) -> None:
         """Check that the state of the program can be carried, and that no state is dropped without permission."""
         found, options, stored = [*self._changes, *self._dropped], self._options, self._stored
-        if not stored.is_savepoint and self._record.program["format_version"] != FORMAT_VERSION:
+        if not stored.is_savepoint and self._record.program.format_version != FORMAT_VERSION:
             advice = (
                 "Only the version that wrote it can read it: take a savepoint with that version, and start from it."
             )

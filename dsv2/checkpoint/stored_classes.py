@@ -6,18 +6,19 @@ converter gets, and those in a state whose type is now ``object``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from dsv2.checkpoint.class_changes import class_changes, classes_of
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.class_changes import Classes, class_changes, classes_of
 from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.operator_differences import at
+from dsv2.checkpoint.program import OperatorDescription, ProgramDescription
 from dsv2.runtime.serde.type_registry import TypeRegistry, current_name
 
 
-def unreadable_classes(programs: Sequence[Description], now: Description, types: TypeRegistry) -> list[Difference]:
+def unreadable_classes(
+    programs: Sequence[ProgramDescription], now: ProgramDescription, types: TypeRegistry
+) -> list[Difference]:
     """Return a difference for each class of a state that the program does not know, or cannot read.
 
     Args:
@@ -27,27 +28,28 @@ def unreadable_classes(programs: Sequence[Description], now: Description, types:
     """
     found: dict[Difference, None] = {}
     for program in programs:
-        for uid, operator in now["operators"].items():
-            before, after = _with_classes(program["operators"].get(uid, {})), _with_classes(operator)
+        for uid in (uid for uid in now.operators if uid in program.operators):
+            operator = now.operators[uid]
+            before, after = _classes_by_part(program.operators[uid]), _classes_by_part(operator)
             for name in (name for name in after if name in before):
-                where = f"{at(uid, operator['defined_at'])}: {name}"
-                for text, advice in _changes(before[name], after[name], now["former_names"], types):
+                where = f"{at(uid, operator.defined_at)}: {name}"
+                for text, advice in _changes(before[name], after[name], now.former_names, types):
                     found[Difference(uid, f"{where}: {text}", carried=False, advice=advice)] = None
     return list(found)
 
 
-def _with_classes(operator: Description) -> dict[str, Description]:
-    """The parts of the description of an operator that have the classes of stored values."""
-    states = {f"state {name!r}": state for name, state in operator.get("states", {}).items()}
-    return states | ({"aggregates": operator["aggregates"]} if "aggregates" in operator else {})
+def _classes_by_part(operator: OperatorDescription) -> dict[str, Classes]:
+    """The classes of stored values, by the part of an operator that has them."""
+    states = {f"state {name!r}": state.classes for name, state in operator.states.items()}
+    return states if operator.aggregates is None else {**states, "aggregates": operator.aggregates.classes}
 
 
 def _changes(
-    old: dict[str, Any], new: dict[str, Any], former_names: dict[str, str], types: TypeRegistry
+    old: Classes, new: Classes, former_names: Mapping[str, str], types: TypeRegistry
 ) -> Iterator[tuple[str, str | None]]:
     renamed = partial(current_name, former_names=former_names)
-    for kind, described in old["classes"].items():
-        if renamed(kind) in new["classes"]:
+    for kind, described in old.items():
+        if renamed(kind) in new:
             continue
         if (current := types.class_named(kind)) is None:
             advice = (

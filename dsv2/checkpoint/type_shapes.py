@@ -1,43 +1,57 @@
-"""Describes types as JSON values, and decides whether values of one type also have another type.
-
-A shape is a list: the name of a class, then the shapes of its arguments. The parts of a union follow the name ``|``.
-"""
+"""Describes types, and decides whether values of one type also have another type."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from dsv2.state.types import UNIONS, resolved
-
-Shape: TypeAlias = list[Any]
 
 Renamed: TypeAlias = Callable[[str], str]
 """Returns the current name of a class that was stored under this name."""
 
-_UNION = "|"
+UNION = "|"
 _PARAMETERS = "[]"  # of a Callable
 _ANYTHING = {"typing.Any", "builtins.object"}
 _WIDER = {"builtins.int": ("builtins.float", "builtins.complex"), "builtins.float": ("builtins.complex",)}
 
 
-def shape_of(form: object) -> Shape:
+class TypeShape(Struct, frozen=True, order=True, array_like=True):
+    """A type.
+
+    Attributes:
+        name: The name of a class; ``|`` for a union.
+        args: The types of its arguments, or the parts of the union.
+    """
+
+    name: str
+    args: tuple[TypeShape, ...] = ()
+
+
+def shape_of(form: object) -> TypeShape:
     """Describe the type ``form``, as in an annotation. Aliases are replaced by what they stand for."""
     form = resolved(form)
     if isinstance(form, list):
-        return [_PARAMETERS, *map(shape_of, form)]
+        return TypeShape(_PARAMETERS, shapes_of(form))
     origin, args = typing.get_origin(form), typing.get_args(form)
     if origin in UNIONS:
-        return _union([shape_of(arg) for arg in args])
+        return _union(shapes_of(args))
     if origin is typing.Literal:
-        return _union([[f"{name_of(type(arg))} {arg!r}"] for arg in args])
-    return [name_of(form if origin is None else origin), *map(shape_of, args)]
+        return _union(TypeShape(f"{name_of(type(arg))} {arg!r}") for arg in args)
+    return TypeShape(name_of(form if origin is None else origin), shapes_of(args))
 
 
-def _union(shapes: list[Shape]) -> Shape:
-    parts = [part for shape in shapes for part in (shape[1:] if shape[0] == _UNION else [shape])]
-    return parts[0] if len(parts) == 1 else [_UNION, *sorted(parts)]
+def shapes_of(forms: Iterable[object]) -> tuple[TypeShape, ...]:
+    """Describe several types."""
+    return tuple(map(shape_of, forms))
+
+
+def _union(shapes: Iterable[TypeShape]) -> TypeShape:
+    parts = [part for shape in shapes for part in (shape.args if shape.name == UNION else [shape])]
+    return parts[0] if len(parts) == 1 else TypeShape(UNION, tuple(sorted(parts)))
 
 
 def name_of(form: object) -> str:
@@ -52,33 +66,28 @@ def name_of(form: object) -> str:
     return f"{form.__module__}.{form.__qualname__}" if is_class else str(form)  # type: ignore[attr-defined]
 
 
-def is_shape(value: object) -> bool:
-    """Return whether ``value`` is a shape. For what was read from a file."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], str) and all(map(is_shape, value[1:]))
-
-
-def shown(shape: Shape) -> str:
+def shown(shape: TypeShape) -> str:
     """Return ``shape`` as in an annotation, for messages."""
-    name, args = shape[0].removeprefix("builtins."), [shown(arg) for arg in shape[1:]]
-    if name == _UNION:
+    name, args = shape.name.removeprefix("builtins."), list(map(shown, shape.args))
+    if name == UNION:
         return " | ".join(args)
     if name == _PARAMETERS:
         return f"[{', '.join(args)}]"
     return f"{name}[{', '.join(args)}]" if args else name
 
 
-def fits_into(old: Shape, new: Shape, renamed: Renamed) -> bool:
+def fits_into(old: TypeShape, new: TypeShape, renamed: Renamed) -> bool:
     """Return whether values stored as ``old`` can be read as ``new``: the same type, or a wider one."""
-    if {old[0], new[0]} & _ANYTHING:
+    if {old.name, new.name} & _ANYTHING:
         return True
-    if old[0] == _UNION:
-        return all(fits_into(part, new, renamed) for part in old[1:])
-    if new[0] == _UNION:
-        return any(fits_into(old, part, renamed) for part in new[1:])
-    if renamed(old[0]) != new[0]:
-        return new[0] in _WIDER.get(old[0], ())
-    if len(old) == 1 or len(new) == 1:  # without arguments, such as list
+    if old.name == UNION:
+        return all(fits_into(part, new, renamed) for part in old.args)
+    if new.name == UNION:
+        return any(fits_into(old, part, renamed) for part in new.args)
+    if renamed(old.name) != new.name:
+        return new.name in _WIDER.get(old.name, ())
+    if not old.args or not new.args:  # without arguments, such as list
         return True
-    return len(old) == len(new) and all(
-        fits_into(was, is_now, renamed) for was, is_now in zip(old[1:], new[1:], strict=True)
+    return len(old.args) == len(new.args) and all(
+        fits_into(was, is_now, renamed) for was, is_now in zip(old.args, new.args, strict=True)
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from dsv2.checkpoint.class_changes import Classes
-from dsv2.checkpoint.type_shapes import Shape, name_of, shown
+from dsv2.checkpoint.class_changes import Classes, ClassWithFields
+from dsv2.checkpoint.type_shapes import UNION, TypeShape, name_of, shown
 
-_UNION = "|"
+_ANY_NUMBER = (TypeShape("..."),)
 _LISTS = ("builtins.list", "builtins.set", "builtins.frozenset")
 _NUMBERS = {"builtins.float": (int, float), "builtins.complex": (int, float, complex)}  # as for a type checker
 _BUILT_IN = {
@@ -18,7 +18,7 @@ _BUILT_IN = {
 }
 
 
-def misfit(value: object, shape: Shape, classes: Classes) -> str | None:
+def misfit(value: object, shape: TypeShape, classes: Classes) -> str | None:
     """Say why ``value`` is certainly not of the type ``shape``; None if it may be.
 
     Args:
@@ -26,17 +26,16 @@ def misfit(value: object, shape: Shape, classes: Classes) -> str | None:
         shape: The type (``shape_of``).
         classes: The classes that the type mentions (``classes_of``).
     """
-    name, *arguments = shape
-    if name == _UNION:
-        if all(misfit(value, part, classes) for part in arguments):
+    if shape.name == UNION:
+        if all(misfit(value, part, classes) for part in shape.args):
             return _reason(value, shape)
         return None
-    if not _is_instance(value, name, classes) or _has_another_length(value, shape):
+    if not _is_instance(value, shape.name, classes) or _has_another_length(value, shape):
         return _reason(value, shape)
     return next(filter(None, (misfit(part, of, classes) for part, of in _parts(value, shape, classes))), None)
 
 
-def _reason(value: object, shape: Shape) -> str:
+def _reason(value: object, shape: TypeShape) -> str:
     text = repr(value)
     return f"{text if len(text) <= 80 else text[:77] + '...'} is not of type {shown(shape)}"
 
@@ -53,24 +52,23 @@ def _is_instance(value: object, name: str, classes: Classes) -> bool:
     return True  # a protocol, an abstract class, a typed dict: only the program knows
 
 
-def _has_another_length(value: Any, shape: Shape) -> bool:
-    name, *arguments = shape
-    return name == "builtins.tuple" and bool(arguments) and arguments[1:] != [["..."]] and len(arguments) != len(value)
+def _has_another_length(value: Any, shape: TypeShape) -> bool:
+    is_fixed = shape.name == "builtins.tuple" and shape.args and shape.args[1:] != _ANY_NUMBER
+    return bool(is_fixed) and len(shape.args) != len(value)
 
 
-def _parts(value: Any, shape: Shape, classes: Classes) -> Iterator[tuple[object, Shape]]:
+def _parts(value: Any, shape: TypeShape, classes: Classes) -> Iterator[tuple[object, TypeShape]]:
     """The parts of ``value`` with their types, as far as these are known."""
-    name, *arguments = shape
+    name, arguments = shape.name, shape.args
     if name in _LISTS and len(arguments) == 1:
         yield from ((element, arguments[0]) for element in value)
     elif name == "builtins.dict" and len(arguments) == 2:
         for key, item in value.items():
             yield key, arguments[0]
             yield item, arguments[1]
-    elif name == "builtins.tuple" and arguments[1:] == [["..."]]:
+    elif name == "builtins.tuple" and arguments[1:] == _ANY_NUMBER:
         yield from ((element, arguments[0]) for element in value)
     elif name == "builtins.tuple" and arguments:
         yield from zip(value, arguments, strict=True)
-    else:
-        fields: Mapping[str, Any] = classes.get(name, {}).get("fields", {})
-        yield from ((getattr(value, field, None), of["type"]) for field, of in fields.items())
+    elif isinstance(kind := classes.get(name), ClassWithFields):
+        yield from ((getattr(value, field, None), of.type) for field, of in kind.fields.items())

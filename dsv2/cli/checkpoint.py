@@ -31,17 +31,17 @@ def _show(arguments: argparse.Namespace) -> Report:
     operators = [
         {
             "operator": uid,
-            "kind": operator["kind"],
-            "parallelism": operator["parallelism"],
-            "states": ", ".join(sorted(operator["states"])),
+            "kind": operator.kind.value,
+            "parallelism": operator.parallelism,
+            "states": ", ".join(sorted(operator.states)),
         }
-        for uid, operator in sorted(program["operators"].items())
+        for uid, operator in sorted(program.operators.items())
     ]
     where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
     text = [
         f"Checkpoint {checkpoint_id}",
         f"of the job {stored.job_name!r} after micro-batch {stored.batch_id},",
-        f"{where}, written by Python {program['python']}",
+        f"{where}, written by Python {program.python}",
         "",
         *table(operators),
         "",
@@ -52,7 +52,7 @@ def _show(arguments: argparse.Namespace) -> Report:
         "job_name": stored.job_name,
         "batch_id": stored.batch_id,
         "layout": layout,
-        "python": program["python"],
+        "python": program.python,
         "operators": operators,
         "positions": offsets,
     }

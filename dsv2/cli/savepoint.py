@@ -54,12 +54,12 @@ def _show(arguments: argparse.Namespace) -> Report:
     operators = [
         {
             "operator": uid,
-            "kind": operator["kind"],
-            "parallelism": operator["parallelism"],
+            "kind": operator.kind.value,
+            "parallelism": operator.parallelism,
             "states": ", ".join(savepoint.operators[uid]),
             "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
         }
-        for uid, operator in sorted(program["operators"].items())
+        for uid, operator in sorted(program.operators.items())
     ]
     positions = [{"source": uid, "offset": json.dumps(offset)} for uid, offset in sorted(info.offsets.items())]
     sinks = {uid: asdict(sink) for uid, sink in sorted(info.sink_positions.items())}

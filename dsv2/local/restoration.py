@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
 from dsv2.base.quantities import counted
-from dsv2.checkpoint.description import Description
 from dsv2.checkpoint.file_folders import folders_of
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import JobRecord
 from dsv2.checkpoint.start import Stored, decide
 from dsv2.checks.paths import local_folder
@@ -44,7 +44,7 @@ def on_disk(path: str | PathLike[str]) -> LocalFolder:
 class State:
     """The state with which a run begins. ``rows`` returns that of an operator; ``program`` wrote it to ``place``."""
 
-    program: Description
+    program: ProgramDescription
     rows: Callable[[str], Iterable[StateRow]]
     place: str
 

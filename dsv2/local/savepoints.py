@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.description import Description, describe
+from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.file_folders import folders_of
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition, extended, sinks_of
 from dsv2.graph import Plan
 from dsv2.local.restoration import on_disk
@@ -71,7 +72,7 @@ def restart(plan: Plan, run: LocalRun) -> None:
 def restore(
     plan: Plan,
     run: LocalRun,
-    program: Description,
+    program: ProgramDescription,
     rows: Callable[[str], Iterable[StateRow]],
     positions: Mapping[str, SourcePosition],
 ) -> None:
@@ -87,7 +88,7 @@ def restore(
     Raises:
         IncompatibleCheckpointError: The state cannot be carried to this plan.
     """
-    succession = ProgramSuccession(plan, program, run.codec, sent_before(plan, positions))
+    succession = ProgramSuccession(plan, program.operators, run.codec, sent_before(plan, positions))
     for head, chain in plan.chains.items():
         restores = [
             run.subtask(head, index).begin_restore(succession) for index in range(plan.operators[head].parallelism)

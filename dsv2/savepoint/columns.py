@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from dsv2.checkpoint.column_types import ColumnType
+from dsv2.checkpoint.column_types import ColumnType, ListColumn, MapColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,11 +43,11 @@ def arrow_type(column: ColumnType) -> pa.DataType:
             "duration": pa.int64(),
             "decimal": pa.decimal128(_DECIMAL_DIGITS, _DECIMAL_SCALE),
         }[column]
-    if "list" in column:
-        return pa.list_(arrow_type(column["list"]))
-    if "map" in column:
-        return pa.map_(*map(arrow_type, column["map"]))
-    return pa.struct([(name, arrow_type(kind)) for name, kind in column["struct"]])
+    if isinstance(column, ListColumn):
+        return pa.list_(arrow_type(column.element))
+    if isinstance(column, MapColumn):
+        return pa.map_(arrow_type(column.key), arrow_type(column.value))
+    return pa.struct([(name, arrow_type(kind)) for name, kind in column.fields])
 
 
 def to_array(values: Iterable[Any], column: ColumnType) -> pa.Array:
@@ -71,13 +71,13 @@ def to_array(values: Iterable[Any], column: ColumnType) -> pa.Array:
 def _converter(column: ColumnType) -> _Convert:
     if isinstance(column, str):
         return _PLAIN[column]
-    if "list" in column:
-        element = _nullable(_converter(column["list"]))
+    if isinstance(column, ListColumn):
+        element = _nullable(_converter(column.element))
         return lambda values: [element(value) for value in _checked(values, (list, set, frozenset, tuple))]
-    if "map" in column:
-        key, value = _converter(column["map"][0]), _nullable(_converter(column["map"][1]))
+    if isinstance(column, MapColumn):
+        key, value = _converter(column.key), _nullable(_converter(column.value))
         return lambda pairs: [(key(k), value(v)) for k, v in _checked(pairs, (dict,)).items()]
-    return _struct_converter([(name, _nullable(_converter(kind))) for name, kind in column["struct"]])
+    return _struct_converter([(name, _nullable(_converter(kind))) for name, kind in column.fields])
 
 
 def _struct_converter(fields: list[tuple[str, _Convert]]) -> _Convert:

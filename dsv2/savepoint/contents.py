@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dsv2.checkpoint.column_types import ColumnType, column_type_of_value
+from dsv2.checkpoint.column_types import ColumnType, StructColumn, column_type_of_value, list_of, map_of
 from dsv2.errors import CorruptDataError
 from dsv2.extension.join.contents import BUFFERED_ROWS, LATEST, LATEST_ROWS, RECORD, TIME, WAITING
 from dsv2.extension.window.entry import CONTENTS, ENDS, STATES
@@ -71,8 +71,8 @@ def contents_of(kept: str) -> ContentsFormat:
     return ContentsFormat(columns, [RowKind.IN_PANE, RowKind.ENTRY], read)
 
 
-def window_state(name: str, described: Mapping[str, Any]) -> ContentsFormat:
-    """Return how to read a state of windows. ``described``: The description of the state."""
+def window_state(name: str, column: ColumnType | None) -> ContentsFormat:
+    """Return how to read a state of windows. ``column``: The column type of its values."""
 
     def read(row: StateRow, value: Any) -> _Found:
         for window, states in value.get(STATES, {}).items():
@@ -80,7 +80,7 @@ def window_state(name: str, described: Mapping[str, Any]) -> ContentsFormat:
                 if split_name(stored)[0] == name:
                     yield window, content
 
-    return ContentsFormat({"window": "int64"}, [RowKind.ENTRY], read, described["column"])
+    return ContentsFormat({"window": "int64"}, [RowKind.ENTRY], read, column)
 
 
 def _buffered(row: StateRow, value: Any) -> _Found:
@@ -168,29 +168,26 @@ def _column_of_any(values: Sequence[Any]) -> ColumnType | None:
     found = _first_type(values)
     if found is not None or not values or not dataclasses.is_dataclass(values[0]):
         return found
-    fields: list[Any] = []
+    fields: list[tuple[str, ColumnType]] = []
     for field in dataclasses.fields(values[0]):
         held = [part for value in values if (part := getattr(value, field.name, None)) is not None]
         if held:
             kind = _first_type(held)
             if kind is None:
                 return None
-            fields.append([field.name, kind])
-    return {"struct": fields} if fields else None
+            fields.append((field.name, kind))
+    return StructColumn(tuple(fields)) if fields else None
 
 
 def _first_type(values: Iterable[Any]) -> ColumnType | None:
-    found: Iterator[ColumnType] = (column for value in values if (column := _column_of(value)) is not None)
-    return next(found, None)
+    return next((column for value in values if (column := _column_of(value)) is not None), None)
 
 
 def _column_of(value: Any) -> ColumnType | None:
     """The column type for values like ``value``. A list or dict is typed by its first element."""
     if isinstance(value, list | set | frozenset):
-        element = next(filter(None, map(_column_of, value)), None)
-        return None if element is None else {"list": element}
+        return list_of(_first_type(value))
     if isinstance(value, dict):
-        pairs = ([_column_of(key), _column_of(element)] for key, element in value.items())
-        found: Iterator[ColumnType] = ({"map": pair} for pair in pairs if None not in pair)
-        return next(found, None)
+        columns = (map_of(_column_of(key), _column_of(element)) for key, element in value.items())
+        return next((column for column in columns if column is not None), None)
     return column_type_of_value(value, _column_of)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.program import OperatorDescription, ProgramDescription, StateDescription
 from dsv2.checkpoint.record import JsonObject, SourcePosition
 from dsv2.savepoint.metadata import SavepointInfo
 
@@ -20,16 +20,12 @@ def with_renamed_operator(info: SavepointInfo, old: str, new: str) -> SavepointI
     def renamed(uid: str) -> str:
         return new if uid == old else uid
 
-    def program(before: Description) -> Description:
+    def program(before: ProgramDescription) -> ProgramDescription:
         operators = {
-            renamed(uid): {
-                **operator,
-                "automatic_uid": operator.get("automatic_uid", False) and uid != old,
-                "inputs": [{**one, "from": renamed(one["from"])} for one in operator.get("inputs", ())],
-            }
-            for uid, operator in before["operators"].items()
+            renamed(uid): replace(_with_senders(operator, renamed), automatic_uid=operator.automatic_uid and uid != old)
+            for uid, operator in before.operators.items()
         }
-        return {**before, "operators": operators}
+        return replace(before, operators=operators)
 
     def position(of: SourcePosition) -> SourcePosition:
         reports = [
@@ -47,12 +43,10 @@ def with_renamed_operator(info: SavepointInfo, old: str, new: str) -> SavepointI
     )
 
 
-def with_operator(info: SavepointInfo, uid: str, described: JsonObject) -> SavepointInfo:
+def with_operator(info: SavepointInfo, uid: str, described: OperatorDescription) -> SavepointInfo:
     """Add an operator to the last program. It has not received anything, so all its senders are new."""
-    *earlier, last = info.programs
-    inputs = [{**one, "from": f"{one['from']} (added)"} for one in described["inputs"]]
-    operators = {**last["operators"], uid: {**described, "inputs": inputs}}
-    return replace(info, programs=[*earlier, {**last, "operators": operators}])
+    added = _with_senders(described, lambda sender: f"{sender} (added)")
+    return _with_last(info, uid, added)
 
 
 def without_operator(info: SavepointInfo, uid: str) -> SavepointInfo:
@@ -61,13 +55,9 @@ def without_operator(info: SavepointInfo, uid: str) -> SavepointInfo:
     def still(sender: str) -> str:
         return f"{uid} (dropped)" if sender == uid else sender
 
-    def program(before: Description) -> Description:
-        operators = {
-            other: {**operator, "inputs": [{**one, "from": still(one["from"])} for one in operator.get("inputs", ())]}
-            for other, operator in before["operators"].items()
-            if other != uid
-        }
-        return {**before, "operators": operators}
+    def program(before: ProgramDescription) -> ProgramDescription:
+        left = _without(before.operators, uid)
+        return replace(before, operators={other: _with_senders(one, still) for other, one in left.items()})
 
     return replace(
         info,
@@ -89,40 +79,48 @@ def without_state(info: SavepointInfo, uid: str, name: str) -> SavepointInfo:
     return _with_states(info, uid, lambda states: _without(states, name))
 
 
-def with_state(info: SavepointInfo, uid: str, name: str, described: JsonObject) -> SavepointInfo:
+def with_state(info: SavepointInfo, uid: str, name: str, described: StateDescription) -> SavepointInfo:
     """Declare a state in the last program, and in no other: no earlier values are left."""
-    *earlier, last = without_state(info, uid, name).programs
-    operator = last["operators"][uid]
-    states = dict(sorted([*operator["states"].items(), (name, described)]))
-    operators = {**last["operators"], uid: {**operator, "states": states, "keeps_state": True}}
-    return replace(info, programs=[*earlier, {**last, "operators": operators}])
+    info = without_state(info, uid, name)
+    operator = info.program.operators[uid]
+    states = dict(sorted([*operator.states.items(), (name, described)]))
+    return _with_last(info, uid, replace(operator, states=states, keeps_state=True))
 
 
 def with_position(info: SavepointInfo, uid: str, offset: JsonObject | None) -> SavepointInfo:
     """Set the position of a source; None: it has none, so it begins as in a new job."""
     if offset is None:
         sources = _without(info.sources, uid)
-        return _with_operator(replace(info, sources=sources), uid, lambda source: {**source, "split_sources": []})
+        return _with_operator(replace(info, sources=sources), uid, lambda source: replace(source, split_sources=()))
     before = info.sources.get(uid, SourcePosition({}))
     return replace(info, sources={**info.sources, uid: replace(before, offset=offset)})
 
 
+def _with_senders(operator: OperatorDescription, renamed: Callable[[str], str]) -> OperatorDescription:
+    return replace(operator, inputs=tuple(replace(one, sender=renamed(one.sender)) for one in operator.inputs))
+
+
 def _with_states(
-    info: SavepointInfo, uid: str, change: Callable[[Mapping[str, JsonObject]], Mapping[str, JsonObject]]
+    info: SavepointInfo, uid: str, change: Callable[[Mapping[str, StateDescription]], Mapping[str, StateDescription]]
 ) -> SavepointInfo:
-    return _with_operator(info, uid, lambda operator: {**operator, "states": change(operator["states"])})
+    return _with_operator(info, uid, lambda operator: replace(operator, states=change(operator.states)))
 
 
-def _with_operator(info: SavepointInfo, uid: str, change: Callable[[JsonObject], JsonObject]) -> SavepointInfo:
+def _with_operator(
+    info: SavepointInfo, uid: str, change: Callable[[OperatorDescription], OperatorDescription]
+) -> SavepointInfo:
     """Change the description of an operator in all programs that have it."""
+    programs = [
+        replace(one, operators={**one.operators, uid: change(one.operators[uid])}) if uid in one.operators else one
+        for one in info.programs
+    ]
+    return replace(info, programs=programs)
 
-    def program(before: Description) -> Description:
-        operators = before["operators"]
-        if uid not in operators:
-            return before
-        return {**before, "operators": {**operators, uid: change(operators[uid])}}
 
-    return replace(info, programs=list(map(program, info.programs)))
+def _with_last(info: SavepointInfo, uid: str, operator: OperatorDescription) -> SavepointInfo:
+    """Describe an operator in the last program."""
+    *earlier, last = info.programs
+    return replace(info, programs=[*earlier, replace(last, operators={**last.operators, uid: operator})])
 
 
 def _without(values: Mapping[str, V], name: str) -> dict[str, V]:

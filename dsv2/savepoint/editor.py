@@ -12,16 +12,10 @@ from uuid import uuid4
 
 from msgspec import structs
 
-from dsv2.checkpoint.class_changes import classes_of
 from dsv2.checkpoint.column_types import ColumnType
-from dsv2.checkpoint.description import (
-    FURTHER,
-    describe,
-    describe_state,
-    holds_several_values,
-    state_shape,
-)
-from dsv2.checkpoint.record import JsonObject, sinks_of
+from dsv2.checkpoint.description import describe, describe_state
+from dsv2.checkpoint.program import FURTHER, OperatorDescription, StateDescription
+from dsv2.checkpoint.record import sinks_of
 from dsv2.checkpoint.replayed_letters import with_values
 from dsv2.checks.paths import local_folder
 from dsv2.dead_letters import StoredLetter
@@ -53,7 +47,6 @@ from dsv2.savepoint.editor_checks import (
     check_versions,
     classes_of_state,
     expiry_of,
-    is_keyed,
     listed,
 )
 from dsv2.savepoint.metadata import PYTHON_VERSION, SavepointInfo, own_states
@@ -110,7 +103,7 @@ class SavepointEditor:
         self._operator(old)
         if not isinstance(new, str) or not new:
             raise ConfigurationError(f"The uid of an operator is a non-empty string, not {new!r}.")
-        if new in self._draft.info.program["operators"]:
+        if new in self._draft.info.program.operators:
             raise ConfigurationError(f"Operator {old!r} cannot be renamed to {new!r}: there is an operator {new!r}.")
         return self._with(RenameOperator(old, new), with_renamed_operator(self._draft.info, old, new))
 
@@ -143,7 +136,7 @@ class SavepointEditor:
         found = next((operator for operator in plan.operators if operator.uid == uid), None)
         if found is None or found.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
             raise ConfigurationError(f"The program has no operator {uid!r} that keeps state.")
-        info = with_operator(self._draft.info, uid, describe(plan)["operators"][uid])
+        info = with_operator(self._draft.info, uid, describe(plan).operators[uid])
         return SavepointEditor(replace(self._draft, info=info, added={**self._draft.added, uid: found}))
 
     def rename_state(self, uid: str, old: str, new: str) -> SavepointEditor:
@@ -158,7 +151,7 @@ class SavepointEditor:
             raise ConfigurationError(
                 f"The name of a state is a non-empty string that does not end with @ and a number, not {new!r}."
             )
-        if any(new in program["operators"].get(uid, {}).get("states", ()) for program in self._draft.info.programs):
+        if any(new in program.states_of(uid) for program in self._draft.info.programs):
             raise ConfigurationError(
                 f"State {old!r} of {uid!r} cannot be renamed to {new!r}: there is a state {new!r}."
             )
@@ -199,20 +192,17 @@ class SavepointEditor:
         """
         before = self._state(uid, name)
         check_callable(convert, "map_state", "(key, value) -> value")
-        stored = versioned_name(name, before.get("version", 1))
+        stored = versioned_name(name, before.version)
         check_versions(uid, name, stored, [table for table, *_ in self._draft.tables()])
-        info, after, classes = self._draft.info, before, before["classes"]
-        types, renamed = self._draft.types, stored
+        info, after, types, renamed = self._draft.info, before, self._draft.types, stored
         if declaration is not None:
             after = describe_state(declaration)
             check_converted(uid, name, before, after, declaration.name)
             info = with_state(info, uid, name, after)
             types = types.with_classes(classes_of_state(declaration))
-            classes, renamed = classes_of(declaration.types), stored_name(declaration)
-        check_classes(uid, name, before["classes"], types)
-        edit = ConvertState(
-            uid, stored, convert, types, renamed, state_shape(after), classes, holds_several_values(after)
-        )
+            renamed = stored_name(declaration)
+        check_classes(uid, name, before.classes, types)
+        edit = ConvertState(uid, stored, convert, types, renamed, after)
         return self._with(edit, info)
 
     def filter_keys(self, uid: str, keep: Callable[[Any], object]) -> SavepointEditor:
@@ -227,7 +217,7 @@ class SavepointEditor:
         Raises:
             ConfigurationError: There is no such operator, or it has no keys.
         """
-        if not is_keyed(self._operator(uid)):
+        if not self._operator(uid).is_keyed:
             raise ConfigurationError(f"Operator {uid!r} has no keys.")
         check_callable(keep, "filter_keys", "(key) -> bool")
         return self._with(FilterKeys(uid, keep, self._draft.types), self._draft.info)
@@ -243,7 +233,7 @@ class SavepointEditor:
         Raises:
             ConfigurationError: There is no such source, or it cannot have that position.
         """
-        if self._operator(uid)["kind"] != OperatorKind.SOURCE.value:
+        if self._operator(uid).kind is not OperatorKind.SOURCE:
             raise ConfigurationError(f"{uid!r} is not a source, so it has no position.")
         draft = self._draft
         if draft.plan is not None:
@@ -284,19 +274,19 @@ class SavepointEditor:
         operator, draft = self._operator(uid), self._draft
         check_can_hold(uid, operator, declaration)
         described, name = describe_state(declaration), declaration.name
-        if name in operator["states"]:
-            check_declaration(uid, name, operator["states"][name], described)
+        if name in operator.states:
+            check_declaration(uid, name, operator.states[name], described)
         elif draft.plan is not None or uid in draft.added:
             raise ConfigurationError(
-                f"Operator {uid!r} declares no state {name!r}. It declares: {listed(operator['states'])}."
+                f"Operator {uid!r} declares no state {name!r}. It declares: {listed(operator.states)}."
             )
         key_type = self._key_type(uid) if key_type is None else key_type
         types = draft.types.with_classes({*classes_in(key_type), *classes_of_state(declaration)})
         state = GivenState(
             uid,
             declaration,
-            operator["parallelism"],
-            operator["max_parallelism"],
+            operator.parallelism,
+            operator.max_parallelism,
             key_type,
             self._key_column(uid),
             types,
@@ -365,14 +355,14 @@ class SavepointEditor:
     def _with(self, edit: Edit, info: SavepointInfo) -> SavepointEditor:
         return SavepointEditor(replace(self._draft, edits=(*self._draft.edits, edit), info=info))
 
-    def _operator(self, uid: str) -> JsonObject:
-        operators: Mapping[str, JsonObject] = self._draft.info.program["operators"]
+    def _operator(self, uid: str) -> OperatorDescription:
+        operators = self._draft.info.program.operators
         if uid not in operators:
             raise ConfigurationError(f"There is no operator {uid!r} in the savepoint. It has: {listed(operators)}.")
         return operators[uid]
 
-    def _state(self, uid: str, name: str) -> JsonObject:
-        states: Mapping[str, JsonObject] = self._operator(uid)["states"]
+    def _state(self, uid: str, name: str) -> StateDescription:
+        states = self._operator(uid).states
         if name not in states and f"{name}{FURTHER}" not in states:
             raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(own_states(states))}.")
         if name not in states or name.endswith(FURTHER):
@@ -382,7 +372,7 @@ class SavepointEditor:
         return states[name]
 
     def _dropped(self, uid: str, name: str) -> DropState:
-        expiring = [state for state, of in self._operator(uid)["states"].items() if of["time_to_live"]]
+        expiring = [state for state, of in self._operator(uid).states.items() if of.time_to_live]
         return DropState(uid, name, was_last_to_expire=expiring == [name])
 
     def _key_type(self, uid: str) -> object:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
 
 from dsv2.base.callables import takes
 from dsv2.checkpoint.class_changes import Classes
-from dsv2.checkpoint.record import JsonObject
+from dsv2.checkpoint.program import OperatorDescription, StateDescription
 from dsv2.checkpoint.type_shapes import shown
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.letter_ids import LetterIds
@@ -32,11 +31,6 @@ _FORM = ("kind", "mode", "time_to_live")
 def listed(names: Collection[str]) -> str:
     """Return names for an error."""
     return ", ".join(map(repr, sorted(names))) or "none"
-
-
-def is_keyed(operator: JsonObject) -> bool:
-    """Return whether an operator has keys."""
-    return any(one["key"] is not None for one in operator["inputs"])
 
 
 def classes_of_state(declaration: StateDeclaration) -> set[type]:
@@ -71,41 +65,41 @@ def check_classes(uid: str, name: str, classes: Classes, types: TypeRegistry) ->
         )
 
 
-def check_converted(uid: str, name: str, before: JsonObject, after: JsonObject, new_name: str) -> None:
+def check_converted(uid: str, name: str, before: StateDescription, after: StateDescription, new_name: str) -> None:
     """Check the declaration of converted values."""
-    parts = [("name", name, new_name), *((part, before[part], after[part]) for part in _FORM)]
+    parts = [("name", name, new_name), *((part, getattr(before, part), getattr(after, part)) for part in _FORM)]
     for part, was, is_now in parts:
         if was != is_now:
             raise ConfigurationError(
                 f"State {name!r} of {uid!r}: its {part.replace('_', ' ')} is {was}, and the declaration has {is_now}."
             )
-    if after["version"] < before.get("version", 1):
+    if after.version < before.version:
         raise ConfigurationError(
-            f"State {name!r} of {uid!r}: its version is {before['version']}, and the declaration has "
-            f"{after['version']}. A version only increases."
+            f"State {name!r} of {uid!r}: its version is {before.version}, and the declaration has "
+            f"{after.version}. A version only increases."
         )
 
 
-def check_declaration(uid: str, name: str, before: JsonObject, after: JsonObject) -> None:
+def check_declaration(uid: str, name: str, before: StateDescription, after: StateDescription) -> None:
     """Check that a declaration is that of the program."""
     for part in (*_FORM, "types", "version"):
-        if before.get(part, after[part]) != after[part]:
-            was, is_now = (_shown(part, of[part]) for of in (before, after))
+        if getattr(before, part) != getattr(after, part):
+            was, is_now = (_shown(getattr(of, part)) for of in (before, after))
             raise ConfigurationError(
                 f"State {name!r} of {uid!r}: its {part.replace('_', ' ')} is {was}, and the declaration has {is_now}. "
                 f"To declare it differently, drop it first: drop_state({uid!r}, {name!r})."
             )
 
 
-def check_can_hold(uid: str, operator: JsonObject, declaration: StateDeclaration) -> None:
+def check_can_hold(uid: str, operator: OperatorDescription, declaration: StateDeclaration) -> None:
     """Check that an operator can have a state."""
     if not isinstance(declaration, StateDeclaration):
         raise ConfigurationError(
             f"put_state takes a declaration, such as StateDeclarations.value_state(...), not {declaration!r}."
         )
-    if operator["kind"] == OperatorKind.SOURCE.value or operator["stateless"]:
+    if operator.kind is OperatorKind.SOURCE or operator.stateless:
         raise ConfigurationError(f"Operator {uid!r} is a source, or runs in one, so it has no states.")
-    if declaration.redistribution_mode is RedistributionMode.NONE and not is_keyed(operator):
+    if declaration.redistribution_mode is RedistributionMode.NONE and not operator.is_keyed:
         raise ConfigurationError(f"{declaration} belongs to keys, and operator {uid!r} has none.")
 
 
@@ -133,8 +127,8 @@ def expiry_of(uid: str, declaration: StateDeclaration, written_at: datetime | No
     return round(written_at.timestamp() * 1000) + ttl.duration_ms
 
 
-def _shown(part: str, value: Any) -> str:
-    return ", ".join(map(shown, value)) if part == "types" else str(value)
+def _shown(value: object) -> str:
+    return ", ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
 
 
 def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
@@ -153,7 +147,7 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
             problem = f"the savepoint was taken after micro-batch {origin.batch_id}, so its record is read again"
         elif letter.id in done or letter.id in seen:
             problem = "it was processed again already"
-        elif letter.operator not in (info.program["operators"] if letter.input is not None else info.sources):
+        elif letter.operator not in (info.program.operators if letter.input is not None else info.sources):
             problem = "the savepoint has no such operator"
         else:
             seen.add(letter.id)

@@ -11,9 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.column_types import is_column_type
-from dsv2.checkpoint.description import FURTHER
 from dsv2.checkpoint.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
+from dsv2.checkpoint.program import FURTHER
 from dsv2.checkpoint.record import JobRecord, check_part, converted
 from dsv2.checks.json_documents import from_json, write_document
 from dsv2.errors import ConfigurationError, CorruptDataError
@@ -82,8 +81,7 @@ class SavepointInfo(JobRecord, frozen=True, kw_only=True):
     @property
     def states(self) -> dict[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid, without those that are kept in windows."""
-        operators = self.program["operators"]
-        return {uid: own_states(operators[uid]["states"]) for uid in sorted(operators)}
+        return {uid: own_states(operator.states) for uid, operator in sorted(self.program.operators.items())}
 
 
 def own_states(states: Iterable[str]) -> Sequence[str]:
@@ -122,9 +120,6 @@ def _check_structure(info: SavepointInfo) -> None:
     Raises:
         ValueError: A part is not valid, or a name is that of a file outside of the savepoint.
     """
-    for table in info.tables:
-        for column in (table.key, table.value):
-            check_part("a column", column, column is None or is_column_type(column))
     folders = {table.folder for table in info.tables}
     for folder in folders:
         nested = any(f"{folder}/".startswith(f"{other}/") for other in folders - {folder})

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from dsv2.checkpoint.class_changes import Classes
-from dsv2.checkpoint.type_shapes import Shape
+from dsv2.checkpoint.program import StateDescription
 from dsv2.checkpoint.value_shapes import misfit
 from dsv2.errors import CorruptDataError, Dsv2Error, JobError
 from dsv2.runtime.report.short_repr import shorten
@@ -214,9 +213,7 @@ class ConvertState(Edit):
         convert: The function.
         types: The classes of keys and values.
         renamed: The stored name of the new values.
-        shape: The type of the new values.
-        classes: The classes in it.
-        holds_several: Whether it is a list or a map, which is removed when it is empty.
+        declared: The state of the new values.
     """
 
     uid: str
@@ -224,9 +221,7 @@ class ConvertState(Edit):
     convert: Callable[[Any, Any], Any]
     types: TypeRegistry
     renamed: str
-    shape: Shape
-    classes: Classes
-    holds_several: bool
+    declared: StateDescription
 
     def touches(self, table: TableId) -> bool:
         return table.uid == self.uid and table.kind.is_of_state and table.state == self.stored
@@ -246,7 +241,7 @@ class ConvertState(Edit):
             before = _loaded(codec, row.value, owner)
             value = without_expiry(before) if row.kind is RowKind.EXPIRING else before
             after = self._converted(key, value)
-            if after is None or (self.holds_several and not after):
+            if after is None or (self.declared.holds_several_values and not after):
                 return _without_value(uid, row)
             stored = _with_expiry(after, before) if row.kind is RowKind.EXPIRING else after
             return uid, row._replace(state=self.renamed, value=codec.dumps(stored))
@@ -256,7 +251,7 @@ class ConvertState(Edit):
     def _converted(self, key: Any, value: Any) -> Any:
         what = f"map_state({self.uid!r}, {split_name(self.stored)[0]!r})"
         after = _call(what, key, self.convert, key, value)
-        reason = None if after is None else misfit(after, self.shape, self.classes)
+        reason = None if after is None else misfit(after, self.declared.shape, self.declared.classes)
         if reason is not None:
             raise JobError(f"{what}: the value that the function returned for the key {shorten(key)}: {reason}.")
         return after

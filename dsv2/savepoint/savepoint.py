@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.description import FURTHER
+from dsv2.checkpoint.program import FURTHER, OperatorDescription
 from dsv2.checkpoint.record import Origin
 from dsv2.checks.paths import local_folder
 from dsv2.errors import ConfigurationError
@@ -98,12 +98,12 @@ class Savepoint:
             ConfigurationError: There is no such operator or state.
         """
         operator = self._operator(uid)
-        if (in_windows := operator["states"].get(f"{name}{FURTHER}")) is not None:
-            return ContentsTable(self._reader, uid, name, window_state(name, in_windows))
+        if (in_windows := operator.states.get(f"{name}{FURTHER}")) is not None:
+            return ContentsTable(self._reader, uid, name, window_state(name, in_windows.column))
         if name not in self.operators[uid]:
             raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(self.operators[uid])}.")
         if version is None:
-            version = operator["states"][name].get("version", 1)
+            version = operator.states[name].version
         tables = {
             of_version: table
             for table in self.info.tables
@@ -136,16 +136,15 @@ class Savepoint:
         Raises:
             ConfigurationError: There is no such operator, or it is neither.
         """
-        kept = self._operator(uid)["contents"]
+        kept = self._operator(uid).contents
         if not kept:
             raise ConfigurationError(f"Operator {uid!r} has neither windows nor a join that buffers records.")
         return ContentsTable(self._reader, uid, "contents", contents_of(kept))
 
-    def _operator(self, uid: str) -> Mapping[str, Any]:
+    def _operator(self, uid: str) -> OperatorDescription:
         if uid not in self.operators:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {listed(self.operators)}.")
-        operator: Mapping[str, Any] = self.info.program["operators"][uid]
-        return operator
+        return self.info.program.operators[uid]
 
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""

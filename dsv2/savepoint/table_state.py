@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dsv2.checkpoint.class_changes import classes_of
 from dsv2.checkpoint.column_types import ColumnType, column_type_of_value
-from dsv2.checkpoint.description import describe_state, holds_several_values, state_shape
-from dsv2.checkpoint.type_shapes import shape_of
+from dsv2.checkpoint.description import describe_state
+from dsv2.checkpoint.type_shapes import TypeShape, shape_of
 from dsv2.checkpoint.value_shapes import misfit
 from dsv2.errors import ConfigurationError, InvalidKeyError, SerializationError
 from dsv2.runtime.report.short_repr import shorten
@@ -20,6 +20,7 @@ from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.migrations import stored_name
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.arrow_values import value_maker
+from dsv2.savepoint.columns import arrow_type
 from dsv2.state import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -86,17 +87,16 @@ class GivenState:
             ConfigurationError: A key or a value does not fit; names it.
         """
         codec, stored, described = Codec(self.types), stored_name(self.declaration), describe_state(self.declaration)
-        make = _checked(self, "value", _form_of(self.declaration), state_shape(described))
+        make = _checked(self, "value", _form_of(self.declaration), described.shape)
         if not self.has_keys:
             yield from self._rows_of_subtasks(given, make, codec, stored)
             return
         make_key = self._key_maker()
         kind = RowKind.KEYED if self.expiry is None else RowKind.EXPIRING
-        holds_several = holds_several_values(described)
         for key, value in given:
             made_key = make_key(key, key)
             made = make(value, key)
-            if holds_several and not made:
+            if described.holds_several_values and not made:
                 continue
             yield StateRow(
                 self._owner_of(made_key), kind, stored, self._dumped(codec, made_key), self._value(codec, made)
@@ -140,7 +140,7 @@ class GivenState:
         if self.key_column is not None and found != self.key_column:
             raise ConfigurationError(
                 f"{self.shown}: the key {shorten(key)} cannot be one of this operator, whose keys are "
-                f"{self.key_column}. If they are of a class, name it: key_type=..."
+                f"{arrow_type(self.key_column)}. If they are of a class, name it: key_type=..."
             )
         try:
             return subtask_of(key, self.max_parallelism, self.parallelism)
@@ -164,7 +164,7 @@ class GivenState:
             raise ConfigurationError(f"{self.shown}: {shorten(value)} cannot be stored. {error}") from error
 
 
-def _checked(state: GivenState, what: str, form: object, shape: Any) -> Callable[[Any, Any], Any]:
+def _checked(state: GivenState, what: str, form: object, shape: TypeShape) -> Callable[[Any, Any], Any]:
     make, classes = value_maker(form), classes_of([form])
 
     def checked(given: Any, key: Any) -> Any:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dsv2.checkpoint.column_types import ColumnType, column_type_of_value
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.column_types import ColumnType, ListColumn, column_type_of_value
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.migrations import split_name
@@ -98,7 +98,7 @@ class SavepointTable:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @staticmethod
-    def of(table: TableId, folder: str, first: StateRow, program: Description, codec: Codec) -> SavepointTable:
+    def of(table: TableId, folder: str, first: StateRow, program: ProgramDescription, codec: Codec) -> SavepointTable:
         """Create a table.
 
         Args:
@@ -112,18 +112,17 @@ class SavepointTable:
         if first.key is not None:
             key = column_type_of_value(codec.loads(first.key, f"State of {table.uid}"))
         if table.kind == RowKind.TIMERS:
-            return SavepointTable(table, folder, key, {"list": "int64"})
+            return SavepointTable(table, folder, key, ListColumn("int64"))
         return SavepointTable(table, folder, key, _declared_column(table, program))
 
 
-def _declared_column(table: TableId, program: Description) -> ColumnType | None:
+def _declared_column(table: TableId, program: ProgramDescription) -> ColumnType | None:
     """The column type of a state; None for values of an earlier version of it."""
     if table.state is None:
         return None
     name, version = split_name(table.state)
-    state = program["operators"].get(table.uid, {}).get("states", {}).get(name, {})
-    column: ColumnType | None = state.get("column") if state.get("version", 1) == version else None
-    return column
+    state = program.states_of(table.uid).get(name)
+    return state.column if state is not None and state.version == version else None
 
 
 # Both read without threads: one of Arrow that still refers to ``data`` when Python ends would abort the process.

@@ -13,7 +13,7 @@ from uuid import uuid4
 from msgspec import structs
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
@@ -76,7 +76,7 @@ class SavepointTableWriter:
         codec: Decodes the values of typed columns.
     """
 
-    def __init__(self, folder: Folder, program: Description, codec: Codec) -> None:
+    def __init__(self, folder: Folder, program: ProgramDescription, codec: Codec) -> None:
         self._folder = folder
         self._program = program
         self._codec = codec

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.operator.job_context import JobContext
@@ -45,7 +45,7 @@ class RestoredProgram:
     ``program``: The program that wrote it. ``sent``: What the readers of its sources had sent, by uid.
     """
 
-    program: Description
+    program: ProgramDescription
     sent: Mapping[str, Sequence[SentBefore]]
 
 
@@ -101,7 +101,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.sent)
+        return ProgramSuccession(self.whole_plan, self.origin.program.operators, codec, self.origin.sent)
 
     @property
     def signing_key(self) -> bytes | None:

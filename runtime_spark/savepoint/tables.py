@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dsv2.base.folders import Folder, literal_path
-from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.exchange.gate_states import held_records
 from dsv2.runtime.serde.codec import Codec
@@ -29,7 +29,7 @@ _ROWS_PER_FILE = 1 << 20
 _HAVE_STATE = [kind.value for kind in RowKind if kind.is_of_state]
 
 
-def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[SavepointTable]:
+def write_tables(rows: DataFrame, folder: Folder, program: ProgramDescription) -> list[SavepointTable]:
     """Write ``rows`` and return their tables. Reads the rows several times.
 
     Args:
@@ -50,7 +50,7 @@ def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[
     return sorted(written, key=lambda table: table.folder)
 
 
-def _tables(rows: DataFrame, program: Description) -> Iterator[SavepointTable]:
+def _tables(rows: DataFrame, program: ProgramDescription) -> Iterator[SavepointTable]:
     of_table = rows.groupBy("uid", "kind", F.when(F.col("kind").isin(_HAVE_STATE), F.col("state")).alias("state"))
     found = of_table.agg(F.min("key_bytes")).collect()
     codec = Codec(StandIns())
@@ -97,14 +97,14 @@ class _ColumnMaker:
         return pa.RecordBatch.from_arrays([*columns, names], schema=self.schema)
 
 
-def holding_operators(rows: DataFrame, program: Description) -> list[str]:
+def holding_operators(rows: DataFrame, program: ProgramDescription) -> list[str]:
     """Return the uids of operators that hold back records behind an aligned watermark.
 
     Args:
         rows: Rows with the columns ``ROWS_SCHEMA``.
         program: The last program.
     """
-    if not any(watermark["aligned"] for watermark in program["watermarks"].values()):
+    if not any(watermark.aligned for watermark in program.watermarks.values()):
         return []
     gates = rows.where((F.col("kind") == RowKind.PART.value) & (F.col("state") == "gates"))
     found = gates.select("uid", "value_bytes").mapInArrow(_holding, "uid string")

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import psycopg
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec import to_builtins
 from psycopg.pq import Conninfo
 
 from dsv2 import ExecutionEnvironment
@@ -99,7 +99,7 @@ def show_plan(shown: list[str], source: Any, sink: Any) -> None:
     plan = env.build_plan("job")
     shown += [repr(source), str(source), f"{sink}", repr(sink), repr(plan), str(plan)]
     shown += [str(operator) for operator in plan.operators]
-    shown.append(json.dumps([describe(plan), to_builtins(sinks_of(plan))]))
+    shown.append(msgspec.json.encode([describe(plan), sinks_of(plan)]).decode())
 
 
 def show_failure(shown: list[str], failure: JobError, connection: Any, cause: Exception) -> None:

@@ -13,4 +13,4 @@ is not forgotten, and that nothing waits once every channel has sent.
 from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, InputChange, OperatorChange, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, owner_of, rescaled_states
 from dsv2.runtime.rescale.snapshots import rescale
-from dsv2.runtime.rescale.succession import ProgramSuccession, earlier_operators
+from dsv2.runtime.rescale.succession import ProgramSuccession

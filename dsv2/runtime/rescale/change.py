@@ -9,37 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Protocol
 
 from dsv2.graph import Edge, Exchange, Plan
 
 
-class EarlierInput(NamedTuple):
-    """One input of an operator in the earlier program.
+class EarlierInput(Protocol):
+    """One input of an operator in the earlier program: the output that it received."""
 
-    Attributes:
-        sender: The uid of the upstream operator.
-        output: Its output, as ``Operator.output_name``.
-        exchange: How records were distributed.
-    """
+    @property
+    def sender(self) -> str:
+        """The uid of the upstream operator."""
 
-    sender: str
-    output: int | str
-    exchange: Exchange
+    @property
+    def output(self) -> int | str:
+        """Its output, as ``Operator.output_name``."""
+
+    @property
+    def exchange(self) -> Exchange:
+        """The distribution of its records."""
 
 
-class EarlierOperator(NamedTuple):
-    """An operator in the earlier program.
+class EarlierOperator(Protocol):
+    """An operator in the earlier program."""
 
-    Attributes:
-        parallelism: Its number of subtasks.
-        max_parallelism: Its number of key groups.
-        inputs: Its inputs, in order. Empty for a source.
-    """
+    @property
+    def parallelism(self) -> int:
+        """Its number of subtasks."""
 
-    parallelism: int
-    max_parallelism: int
-    inputs: tuple[EarlierInput, ...] = ()
+    @property
+    def max_parallelism(self) -> int:
+        """Its number of key groups."""
+
+    @property
+    def inputs(self) -> Sequence[EarlierInput]:
+        """Its inputs, in order. Empty for a source."""
 
 
 class Senders(Enum):

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
 from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
+from dsv2.runtime.rescale.change import EarlierOperator, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states, subtask_states
 from dsv2.runtime.serde.codec import Codec
-
-
-def earlier_operators(program: Mapping[str, Any]) -> dict[str, EarlierOperator]:
-    """Return the operators of a program by uid.
-
-    Args:
-        program: Its description in a checkpoint or savepoint: ``operators`` by uid, with ``parallelism``,
-            ``max_parallelism`` and ``inputs``, each with ``from``, ``output`` and ``exchange``.
-    """
-    return {
-        uid: EarlierOperator(
-            operator["parallelism"],
-            operator["max_parallelism"],
-            tuple(EarlierInput(one["from"], one["output"], Exchange(one["exchange"])) for one in operator["inputs"]),
-        )
-        for uid, operator in program["operators"].items()
-    }
 
 
 class ProgramSuccession:
@@ -35,18 +17,22 @@ class ProgramSuccession:
 
     Args:
         plan: The new program.
-        program: The description of the earlier program, see ``earlier_operators``.
+        earlier: The operators of the earlier program, by uid.
         codec: Decodes and encodes state.
         sent: What the readers of the sources that the earlier program had have sent, by uid.
     """
 
     def __init__(
-        self, plan: Plan, program: Mapping[str, Any], codec: Codec, sent: Mapping[str, Sequence[SentBefore]]
+        self,
+        plan: Plan,
+        earlier: Mapping[str, EarlierOperator],
+        codec: Codec,
+        sent: Mapping[str, Sequence[SentBefore]],
     ) -> None:
         self._plan = plan
         self._codec = codec
         self._sent = sent
-        self._changes = changes(plan, earlier_operators(program))
+        self._changes = changes(plan, earlier)
 
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorState]) -> OperatorState:
         """Return the state of the new subtask ``subtask`` from those of the old ones, which are ordered by index.

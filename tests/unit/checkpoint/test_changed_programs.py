@@ -344,7 +344,7 @@ def on_restart(before: Program, now: Program, fields: Any) -> str:
     plan = now.build(stops=False)[0].build_plan()
     if differences(described, is_now) or unreadable_classes([described], is_now, TypeRegistry.of(plan)):
         return "refused"
-    return "with permission" if dropped_state(plan, [described], fields) else "allowed"
+    return "with permission" if dropped_state(plan, described, fields) else "allowed"
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
@@ -132,7 +133,9 @@ def test_permission_to_drop_state_allows_nothing_else() -> None:
 
 def test_checkpoint_of_another_state_format_is_refused() -> None:
     plan = PROGRAM.plan()
-    record = JobRecord(job_id="job", batch_id=3, programs=[describe(plan) | {"format_version": FORMAT_VERSION - 1}])
+    record = JobRecord(
+        job_id="job", batch_id=3, programs=[structs.replace(describe(plan), format_version=FORMAT_VERSION - 1)]
+    )
     with pytest.raises(IncompatibleCheckpointError, match="take a savepoint with that version, and start from it"):
         decide(Stored(record, "/checkpoint"), plan, RunOptions(), "").check()
     start = decide(Stored(record, "/savepoint", is_savepoint=True), plan, RunOptions(), "")

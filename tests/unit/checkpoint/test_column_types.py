@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from dsv2.checkpoint.column_types import column_type, column_type_of_value
+from dsv2.checkpoint.column_types import ListColumn, MapColumn, StructColumn, column_type, column_type_of_value
 from dsv2.savepoint.columns import arrow_type, to_array
 
 
@@ -46,7 +46,8 @@ class Options(TypedDict):
 
 
 Meters = NewType("Meters", float)
-POINT: dict[str, Any] = {"struct": [["x", "int64"], ["y", "float64"]]}
+POINT = StructColumn((("x", "int64"), ("y", "float64")))
+PAIR = StructColumn((("_1", "int64"), ("_2", "string")))
 
 
 class Unresolvable(NamedTuple):
@@ -58,12 +59,13 @@ class Unresolvable(NamedTuple):
     [
         (int, "int64"), (str | None, "string"), (Meters, "float64"), (Annotated[bytes, "raw"], "binary"),
         (Literal["a", "b"], "string"), (Literal[1, "b"], None), (Colour, "string"), (Level, "string"),
-        (list[date], {"list": "date"}), (frozenset[UUID], {"list": "string"}), (tuple[int, ...], {"list": "int64"}),
-        (tuple[int, str], {"struct": [["_1", "int64"], ["_2", "string"]]}),
-        (dict[str, list[bool]], {"map": ["string", {"list": "bool"}]}),
+        (list[date], ListColumn("date")), (frozenset[UUID], ListColumn("string")),
+        (tuple[int, ...], ListColumn("int64")),
+        (tuple[int, str], PAIR),
+        (dict[str, list[bool]], MapColumn("string", ListColumn("bool"))),
         (Point, POINT),
-        (Order, {"struct": [["number", "int64"], ["lines", {"list": POINT}], ["note", "string"]]}),
-        (Options, {"struct": [["depth", "int64"]]}), (int | str, None), (list[int | str], None), (Node, None),
+        (Order, StructColumn((("number", "int64"), ("lines", ListColumn(POINT)), ("note", "string")))),
+        (Options, StructColumn((("depth", "int64"),))), (int | str, None), (list[int | str], None), (Node, None),
         (Unresolvable, None), (object, None), (Any, None), (Sequence[int], None), (list, None), (tuple[()], None),
     ],
     ids=str,
@@ -110,7 +112,7 @@ def test_values_of_declared_type(form: object, values: list[Any], columns: list[
     ("value", "expected"),
     [
         (1, "int64"), (True, "bool"), ("a", "string"), (Level.LOW, "string"),
-        ((1, "a"), {"struct": [["_1", "int64"], ["_2", "string"]]}),
+        ((1, "a"), PAIR),
         (Point(1, 2.5), POINT), (Point(1, None), None), ((), None), (None, None), (object(), None),
     ],
     ids=str,

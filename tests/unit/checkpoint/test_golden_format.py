@@ -24,6 +24,7 @@ from tests.golden_format import (
     content,
     plan_of_job,
     planners,
+    program_in,
 )
 
 
@@ -64,7 +65,7 @@ def test_state_is_read(recorded: Content) -> None:
 
 def test_program_is_read(recorded: Content) -> None:
     plan = plan_of_job()
-    assert differences(recorded["program"], describe(plan)) == []
+    assert differences(program_in(recorded), describe(plan)) == []
 
 
 def test_offsets_are_read(recorded: Content) -> None:

@@ -8,7 +8,6 @@ Every change is made to the same program::
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
@@ -16,13 +15,16 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from dsv2 import ErrorPolicy, ExecutionEnvironment
 from dsv2 import aggregates as a
-from dsv2.checkpoint.description import Description, describe
+from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.fingerprint import PYTHON
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
@@ -40,6 +42,7 @@ from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations
 from dsv2.watermark import Quantile, WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.spans import Spans
+from tests.support import reread
 
 
 class Tweet(NamedTuple):
@@ -140,7 +143,7 @@ class Program:
     audit: ProcessFunction = COUNT
     sinks: int = 1
 
-    def described(self) -> Description:
+    def described(self) -> ProgramDescription:
         """The description as it is read back from a checkpoint."""
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(2)
@@ -162,9 +165,7 @@ class Program:
         inputs = [count, streams["users"].key_by(topic)]
         first, second = reversed(inputs) if self.swapped else inputs
         first.connect_and_process(second, self.join).with_uid("join").to_sink(CollectSink())
-        plan = env.build_plan("job")
-        program: Description = json.loads(json.dumps(describe(plan)))
-        return program
+        return reread(describe(env.build_plan("job")))
 
 
 def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
@@ -380,14 +381,14 @@ ALLOWED: dict[str, tuple[Program, Program]] = {
 }
 
 
-def in_words(sentence: str, before: Description, after: Description) -> str:
+def in_words(sentence: str, before: ProgramDescription, after: ProgramDescription) -> str:
     """``sentence`` with AT(uid) replaced: the new location if there is one."""
     sign, text = sentence[:2], sentence[2:]
     if not text.startswith("AT("):
         return sentence
     uid, _, rest = text.removeprefix("AT(").partition(")")
-    operators = before["operators"] | after["operators"]
-    return f"{sign}operator {uid!r} (defined at {operators[uid]['defined_at']}){rest}"
+    operators = {**before.operators, **after.operators}
+    return f"{sign}operator {uid!r} (defined at {operators[uid].defined_at}){rest}"
 
 
 @pytest.mark.parametrize("change", REFUSED)
@@ -405,7 +406,7 @@ def test_compatible_change_is_accepted(change: str) -> None:
 
 
 def test_location_of_an_operator_is_its_defining_line() -> None:
-    defined_at = PROGRAM.described()["operators"]["join"]["defined_at"]
+    defined_at = PROGRAM.described().operators["join"].defined_at
     file, _, line = defined_at.rpartition(":")
     assert file == __file__
     with open(file) as lines:
@@ -413,25 +414,29 @@ def test_location_of_an_operator_is_its_defining_line() -> None:
 
 
 def test_moved_lines_are_no_difference() -> None:
-    moved = json.loads(json.dumps(PROGRAM.described()).replace(".py:", ".py:1"))
-    assert moved != PROGRAM.described()
-    assert differences(moved, PROGRAM.described()) == []
+    program = PROGRAM.described()
+    moved = msgspec.json.decode(msgspec.json.encode(program).replace(b".py:", b".py:1"), type=ProgramDescription)
+    assert moved != program
+    assert moved.essence == program.essence
+    assert differences(moved, program) == []
 
 
 def test_key_selectors_are_not_compared_across_pythons() -> None:
     # The bytecode differs, so selectors cannot be compared. Their presence can.
-    old = PROGRAM.described() | {"python": "3.1"}
+    old = structs.replace(PROGRAM.described(), python="3.1")
     assert differences(old, replace(PROGRAM, key=author, keeps_key=author).described()) == []
-    old["operators"]["count"]["inputs"][0]["key"] = None
+    count = old.operators["count"]
+    without_key = structs.replace(count, inputs=(structs.replace(count.inputs[0], key=None),))
+    old = structs.replace(old, operators={**old.operators, "count": without_key})
     assert [difference.text.partition(": ")[2] for difference in differences(old, PROGRAM.described())] == [
         "the key selector of input 0 has changed"
     ]
-    assert PROGRAM.described()["python"] == PYTHON
+    assert PROGRAM.described().python == PYTHON
 
 
 def test_state_format_is_a_difference() -> None:
     now = PROGRAM.described()
-    (difference,) = differences(now | {"format_version": 1}, now)
+    (difference,) = differences(structs.replace(now, format_version=1), now)
     assert difference.carried
     assert difference.text == f"it was written with state format 1, but this version of dsv2 writes {FORMAT_VERSION}"
 
@@ -467,15 +472,15 @@ def dropping(before: Program) -> list[str]:
 def test_removed_operators_drop_their_state() -> None:
     assert dropping(replace(PROGRAM, extra="audit")) == []
     assert dropping(replace(PROGRAM, extra="audit", audit=CountIn(VALUE("total", int)))) == ["audit"]
-    old, now = PROGRAM.described(), PROGRAM.described()
-    del now["operators"]["users"]
+    old = PROGRAM.described()
+    now = structs.replace(old, operators={uid: one for uid, one in old.operators.items() if uid != "users"})
     assert [difference.drops_state for difference in differences(old, now)] == [True]
 
 
 # --- Sources with splits ----------------------------------------------------------------------------------------------
 
 
-def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> Description:
+def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> ProgramDescription:
     """Spans that are mapped in the same subtasks and counted in two others."""
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
@@ -483,9 +488,7 @@ def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: 
     mapped = items.map(str).with_uid("map").with_parallelism(parallelism)
     count = mapped.key_by(len).process(Count()) if keyed else mapped.process(Count())
     count.with_uid("count").to_sink(CollectSink())
-    plan = env.build_plan("job")
-    program: Description = json.loads(json.dumps(describe(plan)))
-    return program
+    return reread(describe(env.build_plan("job")))
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -527,7 +530,7 @@ def is_new(sale: Sale) -> bool:
     return sale.at > 0
 
 
-def sales(strategy: WindowStrategy, policy: ErrorPolicy | None = None, *, filtered: bool = False) -> Description:
+def sales(strategy: WindowStrategy, policy: ErrorPolicy | None = None, *, filtered: bool = False) -> ProgramDescription:
     env = ExecutionEnvironment.get_instance("local")
     timing = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     timed = env.from_collection([Sale("a", 1)]).with_uid("in").process(timing).with_uid("timed")
@@ -557,7 +560,7 @@ LATE = WindowStrategy.tumbling(SECOND).with_allowed_lateness(SECOND)
     ids=["no longer combined", "combined", "policy of a sink added", "policy of a sink removed"],
 )
 def test_operators_that_no_user_made_are_named_by_the_users_step(
-    before: Description, now: Description, step: str
+    before: ProgramDescription, now: ProgramDescription, step: str
 ) -> None:
     found = [str(difference) for difference in differences(before, now)]
     assert any(

@@ -21,7 +21,7 @@ def test_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     runtime = LocalRuntime(seed=seed, batches=(1, 7, 400))
     check_events(upgrade(tmp_path, lambda: ExecutionEnvironment.get_instance(runtime), start), tmp_path)
     parallelism = [
-        Savepoint.open(tmp_path / str(number)).info.program["operators"]["detector"]["parallelism"]
+        Savepoint.open(tmp_path / str(number)).info.program.operators["detector"].parallelism
         for number in range(1, len(RELEASES) + 1)
     ]
     assert parallelism == [2, 3, 1, 8]

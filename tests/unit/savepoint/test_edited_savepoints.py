@@ -150,8 +150,8 @@ def test_operator_between_others_begins_again(tmp_path: Path) -> None:
     renamed = Savepoint.open(tmp_path / "a").edit().rename_operator("b", "c").write(tmp_path / "renamed")
     assert {name[2] for name, _ in rows_of(renamed, "a", RowKind.EDGE)} == {"c"}
     taken = edited.rename_operator("a", "b").write(tmp_path / "c")  # takes the place of the dropped one
-    program = Savepoint.open(taken).info.program["operators"]
-    assert program["f"]["inputs"][0]["from"] == "b (dropped)"
+    operators = Savepoint.open(taken).info.program.operators
+    assert operators["f"].inputs[0].sender == "b (dropped)"
 
 
 class Forward(OneInputStreamProcessFunction[int, int]):

@@ -9,11 +9,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.column_types import ColumnType, ListColumn, StructColumn
+from dsv2.checkpoint.program import OperatorDescription, ProgramDescription, StateDescription
 from dsv2.checkpoint.record import Origin, SinkRecord, SourcePosition
+from dsv2.checkpoint.type_shapes import TypeShape
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.graph import OperatorKind
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
@@ -35,25 +40,22 @@ ROWS = [
     ("../b c%/ü", StateRow(0, RowKind.TIMERS, "event", dumped(2.5), dumped([1, 2]))),
     ("../b c%/ü", StateRow(0, RowKind.TIMERS, "expiry", dumped(2.5), dumped([]))),
 ]
-COLUMNS = {"count": "int64", "Count": None, "recent": {"list": "string"}}
-EARLIER: dict[str, Any] = {
-    "format_version": 1, "python": "", "job_name": "a job", "operators": {}, "watermarks": {}, "former_names": {},
-}  # fmt: skip
-OPERATOR = {
-    "kind": "one-input", "function": "Function", "defined_at": "a.py:1", "automatic_uid": False, "parallelism": 2,
-    "max_parallelism": 128, "stateless": False, "keeps_state": True, "inputs": [], "output_keys": [None],
-    "split_sources": [], "needs_clock": False, "state_layout": "", "contents": "",
-}  # fmt: skip
-STATE = {
-    "kind": "ValueState", "types": [["builtins.int"]], "version": 1, "has_converter": False, "mode": "NONE",
-    "time_to_live": False, "classes": {},
-}  # fmt: skip
-STATES = {name: {**STATE, "column": column} for name, column in COLUMNS.items()}
-PROGRAM = EARLIER | {"operators": {"a": {**OPERATOR, "states": STATES}}}
+COLUMNS: dict[str, ColumnType | None] = {"count": "int64", "Count": None, "recent": ListColumn("string")}
+EARLIER = ProgramDescription(1, "", "a job", {}, {}, {})
+STATES = {
+    name: StateDescription("ValueState", (TypeShape("builtins.int"),), 1, False, "NONE", False, {}, column)
+    for name, column in COLUMNS.items()
+}
+OPERATOR = OperatorDescription(
+    kind=OperatorKind.ONE_INPUT, function="Function", defined_at="a.py:1", automatic_uid=False, part_of="",
+    parallelism=2, max_parallelism=128, stateless=False, keeps_state=True, inputs=(), output_keys=(None,),
+    states=STATES, split_sources=(), needs_clock=False, state_layout="", contents="", aggregates=None,
+)  # fmt: skip
+PROGRAM = structs.replace(EARLIER, operators={"a": OPERATOR})
 POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
 
 
-def info_of(batch_id: int, *programs: dict[str, Any], **parts: Any) -> SavepointInfo:
+def info_of(batch_id: int, *programs: ProgramDescription, **parts: Any) -> SavepointInfo:
     return SavepointInfo(job_id="its id", batch_id=batch_id, programs=list(programs), **parts)
 
 
@@ -87,9 +89,9 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
         (TableId("a", RowKind.PART, None), None, None),
         (TableId("a", RowKind.KEYED, "count"), "string", "int64"),
         (TableId("a", RowKind.KEYED, "Count"), "string", None),
-        (TableId("a", RowKind.EXPIRING, "recent"), "string", "{'list': 'string'}"),
-        (TableId("a", RowKind.KEY, None), "{'struct': [['_1', 'int64'], ['_2', 'string']]}", None),
-        (TableId("../b c%/ü", RowKind.TIMERS, None), "float64", "{'list': 'int64'}"),
+        (TableId("a", RowKind.EXPIRING, "recent"), "string", str(ListColumn("string"))),
+        (TableId("a", RowKind.KEY, None), str(StructColumn((("_1", "int64"), ("_2", "string")))), None),
+        (TableId("../b c%/ü", RowKind.TIMERS, None), "float64", str(ListColumn("int64"))),
     }
     assert all(Path(folder.path, "state") in file.parents for file in files(folder))
 
@@ -281,8 +283,8 @@ def test_parts_of_other_types_are_damaged(folder: LocalFolder, part: str, value:
         lambda entry: entry["tables"][0]["id"].update(kind="other"),
         lambda entry: entry["tables"][0]["id"].update(uid=1),
         lambda entry: entry["tables"][0].update(key="text"),
-        lambda entry: entry["tables"][0].update(value={"list": {"struct": []}}),
-        lambda entry: entry["tables"][0].update(value={"map": ["string"]}),
+        lambda entry: entry["tables"][0].update(value={"type": "list", "element": {"type": "struct", "fields": []}}),
+        lambda entry: entry["tables"][0].update(value={"type": "map", "key": "string"}),
         lambda entry: next(iter(entry["files"].values())).update(size="1"),
     ],
 )

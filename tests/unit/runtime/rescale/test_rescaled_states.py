@@ -16,7 +16,7 @@ from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastSt
 from dsv2.graph import Exchange, Plan
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, ProgramSuccession, Senders, changes
+from dsv2.runtime.rescale import InputChange, ProgramSuccession, Senders, changes
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.operator_states import event_time, input_status, sent_time
 from dsv2.runtime.sources.offsets import NOTHING_SENT
@@ -184,27 +184,13 @@ def test_refused_fields(function: Any, parts: Sequence[Any], said: str) -> None:
     assert "(uid 'f'), defined at " in str(refused.value)
 
 
-def earlier(plan: Plan) -> dict[str, EarlierOperator]:
-    return {
-        operator.uid: EarlierOperator(
-            operator.parallelism,
-            operator.max_parallelism,
-            tuple(
-                EarlierInput(plan.operators[edge.source].uid, edge.output, edge.exchange)
-                for edge in plan.edges_into[operator.id]
-            ),
-        )
-        for operator in plan.operators
-    }
-
-
 def test_nothing_has_changed() -> None:
-    found = changes(plan_of(Nothing(), 2), earlier(plan_of(Nothing(), 2)))
+    found = changes(plan_of(Nothing(), 2), describe(plan_of(Nothing(), 2)).operators)
     assert all(change.keeps_subtasks for change in found.values())
 
 
 def test_a_change_of_parallelism_reaches_all_operators_downstream() -> None:
-    found = changes(plan_of(Nothing(), 2, senders=3), earlier(plan_of(Nothing(), 2)))
+    found = changes(plan_of(Nothing(), 2, senders=3), describe(plan_of(Nothing(), 2)).operators)
     assert found["f"].inputs == (InputChange(Senders.MERGED, Exchange.HASH, Exchange.HASH, 1, 3),)
     assert found["f"].keeps_data
     assert found["g"].inputs == (InputChange(Senders.MERGED, Exchange.FORWARD, Exchange.FORWARD, 2, 2),)
@@ -212,13 +198,13 @@ def test_a_change_of_parallelism_reaches_all_operators_downstream() -> None:
 
 
 def test_an_exchange_follows_from_the_parallelism() -> None:
-    found = changes(plan_of(Nothing(), 3), earlier(plan_of(Nothing(), 2)))
+    found = changes(plan_of(Nothing(), 3), describe(plan_of(Nothing(), 2)).operators)
     assert found["f"].inputs == (InputChange(Senders.SAME, Exchange.HASH, Exchange.HASH, 1, 1),)
     assert found["g"].inputs == (InputChange(Senders.MERGED, Exchange.FORWARD, Exchange.REBALANCE, 2, 3),)
 
 
 def test_another_sender_is_new() -> None:
-    found = changes(plan_of(Nothing(), 2, uid="other"), earlier(plan_of(Nothing(), 2)))
+    found = changes(plan_of(Nothing(), 2, uid="other"), describe(plan_of(Nothing(), 2)).operators)
     assert [one.senders for one in found["f"].inputs] == [Senders.NEW]
     assert found["f"].keeps_data
 
@@ -237,7 +223,7 @@ ENDED, SILENT, IDLE = SentBefore(NOTHING_SENT, True), SentBefore(NOTHING_SENT, F
 def announced(plan: Plan, before: Plan, uid: str, sent: dict[str, list[SentBefore]]) -> list[Any]:
     """The kinds of control elements by channel, for each subtask of the operator ``uid``."""
     operator, codec = operator_named(plan, uid), job_context(plan).codec
-    succession = ProgramSuccession(plan, describe(before), codec, sent)
+    succession = ProgramSuccession(plan, describe(before).operators, codec, sent)
     return [
         {channel: [kind for _, kind, _, _ in controls] for channel, controls in succession.announcements(operator, one)}
         for one in range(operator.parallelism)

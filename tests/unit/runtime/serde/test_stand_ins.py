@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.checkpoint.column_types import column_type_of_value
+from dsv2.checkpoint.column_types import StructColumn, column_type_of_value
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
 from dsv2.runtime.serde import nodes
@@ -210,7 +210,7 @@ def test_records_of_an_earlier_program_keep_their_fields() -> None:
 
 def test_keys_have_column_types() -> None:
     key = _STAND_INS.loads(_REAL.dumps(Point(1, "a")), "a key")
-    assert column_type_of_value(key) == {"struct": [["x", "int64"], ["y", "string"]]}
+    assert column_type_of_value(key) == StructColumn((("x", "int64"), ("y", "string")))
 
 
 @pytest.mark.parametrize("name", ["os.system", "a:b"])

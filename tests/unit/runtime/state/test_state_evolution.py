@@ -6,7 +6,6 @@ a record that the state holds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import field, make_dataclass
 from enum import Enum, Flag
@@ -26,7 +25,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from tests.support import Driver
+from tests.support import Driver, reread
 
 
 class Keep(OneInputStreamProcessFunction[Any, Any]):
@@ -78,7 +77,7 @@ def function_of(driver: Driver) -> Any:
 
 
 def found(before: Program, now: Program) -> list[str]:
-    old, new = (json.loads(json.dumps(describe(program.plan))) for program in (before, now))
+    old, new = (reread(describe(program.plan)) for program in (before, now))
     unknown = unreadable_classes([old], new, TypeRegistry.of(now.plan))
     return [difference.text.partition("): ")[2] for difference in [*differences(old, new), *unknown]]
 

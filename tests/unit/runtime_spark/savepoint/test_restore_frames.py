@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
@@ -160,7 +161,7 @@ def reader(ended: int | None) -> dict[str, Any]:
 def test_subtasks_of_sources_that_had_ended(parallelism: int, offset: dict[str, Any], ended: list[bool] | None) -> None:
     env = local_environment()
     env.from_collection([1], "in").with_uid("in").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
-    programs: list[dict[str, Any]] = [{"operators": {}}]
+    programs = [ProgramDescription(1, "", "", {}, {}, {})]
     info = SavepointInfo(job_id="id", batch_id=0, programs=programs, sources={"in": SourcePosition(offset)})
     restoration = Restoration(info, cast(SavepointReader, SimpleNamespace(info=info)))
     assert restoration.ended_subtasks(env.build_plan()) == ({} if ended is None else {"in": ended})
