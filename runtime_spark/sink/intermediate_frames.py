@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,15 +15,14 @@ from dsv2.errors import PlanError, SchemaError
 from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
 from dsv2.model.context import RuntimeExecutionMode
-from runtime_spark.frames.failures import marked_failures
-from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import decode_frame, distinct_reports
-from runtime_spark.frames.schema import SparkRecordWriter, check_readable, schema_of
-from runtime_spark.frames.worker import load_job, patient_collector
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import distinct_reports
+from runtime_spark.frames.schema import check_readable, schema_of
 from runtime_spark.platform.connect import check_passages_on
 from runtime_spark.platform.java_classes import java_class
 from runtime_spark.platform.streaming_dataframes import reads_the_same
 from runtime_spark.sink.dataframe_function import RowsSink, TransformedRows
+from runtime_spark.sink.record_frames import decoded
 from runtime_spark.sink.sink_types import check_declared_type
 
 _WITH_STATE = ("Aggregate", "Deduplicate", "Distinct", "Limit", "WithState")  # parts of the names of Spark's operators
@@ -73,37 +71,12 @@ def passed(
     """Return the rows that continue from those records in ``frames`` that reach ``passage``."""
     source = passage.source.body
     assert isinstance(source, TransformedRows)
-    rows = _rows(frames, passage.sink, layout, packed, reports.payloads)
+    assert isinstance(passage.sink.body, RowsSink)
+    rows = decoded(frames, passage.sink, layout, packed, passage.sink.body.schema, reports=reports.payloads)
     result = _transformed(source.transform, rows, passage.source)
     if plan.mode is RuntimeExecutionMode.STREAMING and not reads_the_same(result, rows):
         raise _one_stream(passage.source)
     return result
-
-
-def _rows(
-    frames: DataFrame, sink: Operator, layout: Layout, packed: bytes, reports: Accumulator[list[bytes]]
-) -> DataFrame:
-    """Return the records that reach ``sink`` as rows. The reports in ``frames`` go to ``reports``."""
-    assert isinstance(sink.body, RowsSink)
-    struct, name = schema_of(sink.body.schema), f"{sink}, defined at {sink.location}"
-    time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")
-    assert time_zone is not None  # has a default
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked_failures(), patient_collector():
-            codec = load_job(packed).codec()
-            writer = SparkRecordWriter(struct, name, time_zone)
-            for batch in batches:
-                for slot, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if slot == REPORT_SLOT:
-                        reports.add([payload])
-                        continue
-                    records, _ = decode_frame(codec, payload, name)
-                    if records:
-                        yield writer.write(records.records)
-
-    wanted = [REPORT_SLOT, *layout.slots_of(sink)]
-    return frames.where(F.col("slot").isin(wanted)).select("slot", "payload").mapInArrow(decode, struct)
 
 
 def _checked(spark: SparkSession, plan: Plan, passage: Passage) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql import types as t
@@ -14,7 +15,7 @@ from dsv2.connectors.files.table_files import check_folder_names, lines
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from runtime_spark.frames.failures import marked_failures
-from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.schema import SparkRecordWriter, schema_of
 from runtime_spark.frames.worker import load_job, patient_collector
@@ -30,6 +31,7 @@ def decoded(
     schema: type | str,
     partition_by: Sequence[str] = (),
     format: str = "parquet",
+    reports: Accumulator[list[bytes]] | None = None,
 ) -> DataFrame:
     """Return the records that reach the sink ``operator``, as a DataFrame of ``schema``.
 
@@ -42,6 +44,7 @@ def decoded(
         partition_by: Columns whose values are to become names of folders.
         format: ``"json"`` or ``"csv"``: the DataFrame has a line of text for each record, and the columns of
             ``partition_by``. Spark's own writers of these formats change values.
+        reports: Receives the reports of subtasks among the frames. None: they are left out.
     """
     struct = schema_of(schema)
     name = f"The sink {operator}, defined at {operator.location}"
@@ -54,16 +57,19 @@ def decoded(
             codec: Codec = load_job(packed).codec()
             writer = SparkRecordWriter(struct, name, time_zone)
             for batch in batches:
-                for payload in batch.column(0).to_pylist():
+                for slot, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if reports is not None and slot == REPORT_SLOT:
+                        reports.add([payload])
+                        continue
                     records, _ = decode_frame(codec, payload, name)
                     if records:
                         rows = writer.write(records.records)
                         check_folder_names(rows, partition_by, name)
                         yield rows if encode is None else encode(rows)
 
-    slots = layout.slots_of(operator)
+    slots = [*layout.slots_of(operator), *([] if reports is None else [REPORT_SLOT])]
     columns = struct if encode is None else encode.schema
-    return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, columns)
+    return frames.where(F.col("slot").isin(slots)).select("slot", "payload").mapInArrow(decode, columns)
 
 
 class _LineEncoder:

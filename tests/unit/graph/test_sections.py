@@ -181,7 +181,7 @@ def test_columns_that_do_not_match_are_refused() -> None:
 
 
 def test_transform_that_returns_another_stream_later_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages, "_rows", lambda *_: Mock(spec=DataFrame, isStreaming=False))
+    monkeypatch.setattr(passages, "decoded", lambda *_, **__: Mock(spec=DataFrame, isStreaming=False))
     other: Any = Mock(spec=DataFrame, isStreaming=True, _jdf=MagicMock())
     other._jdf.queryExecution().analyzed().collectLeaves().size.return_value = 1
     plan = plan_of(lambda env: transformed(env, other))

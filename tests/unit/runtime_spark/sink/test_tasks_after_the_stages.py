@@ -157,6 +157,6 @@ class Reports:
 def test_records_that_reach_a_dataframe_become_rows_and_reports_pass_by_it() -> None:
     job, reports = Job(RowsSink(Word)), Reports()
     frames = job.frames((0, 0, [A]), (1, 0, [B, C]), (1, 0, []))
-    rows: Any = passages._rows(frames, job.sink, job.layout, job.packed, reports)  # type: ignore[arg-type]
+    rows: Any = decoded.decoded(frames, job.sink, job.layout, job.packed, Word, reports=reports)  # type: ignore[arg-type]
     assert rows.collect() == [A._asdict(), B._asdict(), C._asdict()]
     assert [json.loads(payload) for payload in reports.value] == [[{"uid": "sink"}]]
