@@ -36,16 +36,6 @@ class ExplanationFormat(Enum):
 
 ExplanationFormatChoice: TypeAlias = ExplanationFormat | Literal["text", "mermaid", "svg", "json"]
 
-_SUFFIXES: Mapping[str, ExplanationFormat] = MappingProxyType(
-    {
-        ".txt": ExplanationFormat.TEXT,
-        ".mmd": ExplanationFormat.MERMAID,
-        ".mermaid": ExplanationFormat.MERMAID,
-        ".svg": ExplanationFormat.SVG,
-        ".json": ExplanationFormat.JSON,
-    }
-)
-
 
 class Explanation:
     """A pipeline for people, in several formats. It has no connection to the pipeline, which may change afterwards.
@@ -79,7 +69,7 @@ class Explanation:
         Raises:
             ConfigurationError: The suffix is another one.
         """
-        save(path, _SUFFIXES, self.render)
+        save(path, _RENDERERS, self.render)
 
     def channels(self, watermark: str | None = None, *, operator: str | None = None) -> ChannelDiagram:
         """Return a diagram of subtasks and of the channels between them.

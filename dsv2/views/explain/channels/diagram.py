@@ -62,7 +62,7 @@ class ChannelDiagram:
         Raises:
             ConfigurationError: The suffix is another one, or the diagram would have more than 16 operators.
         """
-        save(path, _SUFFIXES, self.render)
+        save(path, _RENDERERS, self.render)
 
     def __str__(self) -> str:
         return to_text(self._view)
@@ -80,12 +80,4 @@ class ChannelDiagram:
 
 _RENDERERS: Mapping[ChannelFormat, Callable[[ChannelsView], str]] = MappingProxyType(
     {ChannelFormat.TEXT: to_text, ChannelFormat.MERMAID: to_mermaid, ChannelFormat.SVG: to_svg}
-)
-_SUFFIXES: Mapping[str, ChannelFormat] = MappingProxyType(
-    {
-        ".txt": ChannelFormat.TEXT,
-        ".mmd": ChannelFormat.MERMAID,
-        ".mermaid": ChannelFormat.MERMAID,
-        ".svg": ChannelFormat.SVG,
-    }
 )
