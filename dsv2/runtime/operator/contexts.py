@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from dsv2.errors import ContractError, UndeclaredWatermarkError
@@ -113,42 +113,23 @@ class OutputWatermarkEmitter(WatermarkEmitter):
         return self._outputs.number_of(output)
 
 
+@dataclass(slots=True, eq=False)
 class NonPartitioned:
     """``NonPartitionedContext``, for one or two outputs."""
 
-    __slots__ = (
-        "_apply",
-        "job_info",
-        "metric_group",
-        "output",
-        "output_stamped",
-        "state_manager",
-        "task_info",
-        "watermark_manager",
-    )
+    job_info: DefaultJobInfo
+    task_info: DefaultTaskInfo
+    metric_group: DefaultMetricGroup
+    watermark_manager: OutputWatermarkEmitter
+    state_manager: SubtaskStates
+    side_outputs: InitVar[SideOutputs]
+    apply_to_all_partitions: Callable[[Callable[..., None]], None]
+    """Calls a function once for each partition of this subtask."""
+    output: Callable[[OutputTag[Any], Any], None] = field(init=False)
+    output_stamped: Callable[[OutputTag[Any], Any, int | None], None] = field(init=False)
 
-    def __init__(
-        self,
-        job_info: DefaultJobInfo,
-        task_info: DefaultTaskInfo,
-        metric_group: DefaultMetricGroup,
-        watermark_manager: OutputWatermarkEmitter,
-        state_manager: SubtaskStates,
-        side_outputs: SideOutputs,
-        apply: Callable[[Callable[..., None]], None],
-    ) -> None:
-        self.job_info = job_info
-        self.task_info = task_info
-        self.metric_group = metric_group
-        self.watermark_manager = watermark_manager
-        self.state_manager = state_manager
-        self.output = side_outputs.output
-        self.output_stamped = side_outputs.output_stamped
-        self._apply = apply
-
-    def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
-        """Call ``function`` once for each partition of this subtask."""
-        self._apply(function)
+    def __post_init__(self, side_outputs: SideOutputs) -> None:
+        self.output, self.output_stamped = side_outputs.output, side_outputs.output_stamped
 
 
 class Partitioned:
@@ -173,15 +154,12 @@ class Partitioned:
         processing_time_manager: PartitionTimers,
         current: CurrentTimestamp,
     ) -> None:
-        self.non_partitioned_context = non_partitioned_context
+        self.non_partitioned_context = ctx = non_partitioned_context
         self.state_manager = state_manager
         self.processing_time_manager = processing_time_manager
         self._current = current
-        self.job_info = non_partitioned_context.job_info
-        self.task_info = non_partitioned_context.task_info
-        self.metric_group = non_partitioned_context.metric_group
-        self.output = non_partitioned_context.output
-        self.output_stamped = non_partitioned_context.output_stamped
+        self.job_info, self.task_info, self.metric_group = ctx.job_info, ctx.task_info, ctx.metric_group
+        self.output, self.output_stamped = ctx.output, ctx.output_stamped
 
     @property
     def timestamp(self) -> int | None:
