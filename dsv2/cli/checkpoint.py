@@ -6,9 +6,16 @@ import argparse
 import json
 from typing import Any
 
-from dsv2.cli.command import add_command, add_group
-from dsv2.cli.report import Report, table
-from dsv2.cli.spark_commands import add_report_options, add_state_key, checkpoint_commands, settings_of
+from dsv2.cli.command import (
+    Report,
+    add_command,
+    add_group,
+    add_report_options,
+    add_state_key,
+    checkpoint_commands,
+    settings_of,
+    table,
+)
 
 
 def add_commands(groups: Any) -> None:

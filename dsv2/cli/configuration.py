@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from dsv2.cli.spark_commands import add_settings, add_state_key, settings_of, values_of
+from dsv2.cli.command import add_settings, add_state_key, settings_of, values_of
 from dsv2.errors import ConfigurationError
 
 _FILE = "dsv2.toml"

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsv2.base.folders import Folder
-from dsv2.cli.command import add_command
-from dsv2.cli.report import Report
-from dsv2.cli.spark_commands import add_settings, add_state_key, folder_at, settings_of, spark_commands
+from dsv2.cli.command import Report, add_command, add_settings, add_state_key, folder_at, settings_of, spark_commands
 from dsv2.errors import ConfigurationError
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.server import DashboardServer

@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dsv2.base.printable import printable
-from dsv2.cli.command import add_command, add_group
-from dsv2.cli.report import Report, table
-from dsv2.cli.spark_commands import add_report_options, session_for
+from dsv2.cli.command import Report, add_command, add_group, add_report_options, session_for, table
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
 

@@ -10,9 +10,16 @@ from uuid import uuid4
 
 from dsv2.base.clock import SystemClock
 from dsv2.base.folders import Folder
-from dsv2.cli.command import add_command, add_group
-from dsv2.cli.report import Report, table
-from dsv2.cli.spark_commands import add_report_options, folder_at, settings_of, spark_commands
+from dsv2.cli.command import (
+    Report,
+    add_command,
+    add_group,
+    add_report_options,
+    folder_at,
+    settings_of,
+    spark_commands,
+    table,
+)
 from dsv2.errors import ConfigurationError
 from dsv2.file_log import SinkFolder, read_log
 from dsv2.file_log.cleanup import clean

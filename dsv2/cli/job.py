@@ -13,11 +13,9 @@ from typing import Any
 
 import msgspec
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import Report, add_command, print_error, spark_commands, table
 from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
-from dsv2.cli.report import Report, print_error, table
-from dsv2.cli.spark_commands import spark_commands
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan

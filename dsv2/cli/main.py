@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
-from dsv2.cli.report import Report, print_error
+from dsv2.cli.command import Report, print_error
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dsv2.cli.command import add_command, add_group
-from dsv2.cli.report import Report, json_value, table
-from dsv2.cli.spark_commands import add_report_options, open_savepoint
+from dsv2.cli.command import Report, add_command, add_group, add_report_options, json_value, open_savepoint, table
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import StateTable
 

@@ -10,9 +10,7 @@ import msgspec
 
 from dsv2.base.clock import SystemClock
 from dsv2.base.quantities import duration_text, time_text
-from dsv2.cli.command import add_command
-from dsv2.cli.report import Report, table
-from dsv2.cli.spark_commands import add_report_options, folder_at
+from dsv2.cli.command import Report, add_command, add_report_options, folder_at, table
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import read_job, read_progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.jobs.handle import RunOptions, check_batch_options
-from dsv2.local.file_sinks import check_file_sink
+from dsv2.local.sinks import check_file_sink
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from dsv2.sources import DataFrameSource

@@ -6,16 +6,20 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from uuid import uuid4
 
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.base.folders import Folder
+from dsv2.base.record_position import RecordPosition
+from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of, left_folders
 from dsv2.checks.arguments import check_whole_number
 from dsv2.errors import PlanError
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.graph import Plan
+from dsv2.graph import Operator, Plan
+from dsv2.graph.record_skips import with_skips
 from dsv2.graph.uids import check_uids
 from dsv2.jobs.configuration import configuration_of
 from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
@@ -23,15 +27,39 @@ from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
-from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import letter_writer
-from dsv2.local.record_skips import plan_of_run
 from dsv2.local.restoration import LocalStart, beginning_of, on_disk
+from dsv2.local.sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.sources.ranges import has_read
+
+
+def plan_of_run(
+    plan: Plan, options: RunOptions, begun: LocalStart, checkpoint: LocalCheckpoint | None
+) -> tuple[Plan, Unblocking | None]:
+    """Return ``plan`` as the run needs it, which skips and traces records, and what the checkpoint remembers of skips.
+
+    Without a checkpoint, only this run skips the records.
+
+    Raises:
+        CorruptDataError: What the checkpoint remembers is damaged.
+    """
+    plan = replace(plan, traces=options.trace_records)
+    if checkpoint is None:
+        return with_skips(plan, options.skip_records), None
+    unblocking = Unblocking(checkpoint.folder, options.skip_records, begun.batch_id)
+
+    def is_read(source: Operator, at: RecordPosition) -> bool:
+        position = begun.record.sources.get(at.source)
+        return position is not None and has_read(source, position.offset, at.split, at.offset)
+
+    unblocking.warn_of_read(plan, is_read)
+    return with_skips(plan, unblocking.skips), unblocking
+
 
 _RUNS = itertools.count()  # the runs of this process
 

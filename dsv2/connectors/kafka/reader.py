@@ -5,16 +5,75 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
+import confluent_kafka
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
 from dsv2.base.type_variables import T_co
-from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.consumers import consumers
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
+from dsv2.connectors.kafka.client_log import KafkaClientLog
+from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
-from dsv2.connectors.kafka.split import KafkaSplit
+from dsv2.connectors.kafka.pool import Pool
+from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
+
+_ANSWER_SECONDS = 10.0
+
+
+class RangeConsumer:
+    """A consumer that reads one partition at a time, from a given offset on."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        """Create the client. Raises ``JobError`` if the client library rejects the options."""
+        self._connection = connection
+        self._errors = ClientErrors()
+        config: Config = {**connection.consumer_config(), "error_cb": self._errors.remember}
+        with reported(connection, "Cannot read from Kafka"):
+            self._consumer = Consumer(config, logger=KafkaClientLog(connection.redacted))
+
+    def begin(self, partition: TopicPartition, offset: int) -> None:
+        """Read only ``partition``, from ``offset`` on."""
+        self._errors.last = None
+        self._consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
+
+    def end(self) -> None:
+        """Stop fetching."""
+        self._consumer.unassign()
+
+    def messages(self, count: int, wait_seconds: float) -> list[Message]:
+        """Return at most ``count`` messages and events; fewer if ``wait_seconds`` pass."""
+        return self._consumer.consume(count, wait_seconds)
+
+    def earliest(self, partition: TopicPartition) -> int:
+        """Return the first available offset of ``partition``. Raises ``JobError``."""
+        with reported(self._connection, f"Cannot read {partition}"):
+            return self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), _ANSWER_SECONDS)[0]
+
+    def remember(self, error: KafkaError) -> None:
+        """Keep ``error`` unless a permanent one is kept already."""
+        self._errors.remember(error)
+
+    def check(self, partition: TopicPartition, position: int, waited_ms: float) -> None:
+        """Raise ``JobError`` for a permanent error, or if ``waited_ms`` without messages exceed the retry timeout."""
+        error, connection = self._errors.last, self._connection
+        if (permanent := self._errors.permanent) is not None:
+            raise failure_of(connection, f"Cannot read {partition}", permanent)
+        if waited_ms >= connection.retry_timeout_ms:
+            reason = "" if error is None else f" The last error of the client: {connection.redacted(error.str())}."
+            raise JobError(
+                f"Cannot read {partition} at offset {position}: {connection.bootstrap_servers} sent nothing for "
+                f"{connection.retry_timeout_ms} ms.{reason}"
+            )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+
+consumers: Pool[RangeConsumer] = Pool(RangeConsumer)
+
 
 _MESSAGES_AT_ONCE = 8192
 _WAIT_SECONDS = 0.1

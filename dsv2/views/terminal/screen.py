@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dsv2.jobs.summary import JobSummary, OperatorSummary
-from dsv2.views.terminal.facts import OperatorColumn, columns_of, facts_of
-from dsv2.views.terminal.texts import can_show_blocks, duration_text
+from dsv2.views.terminal.texts import OperatorColumn, can_show_blocks, columns_of, duration_text, facts_of
 
 if TYPE_CHECKING:
     from dsv2.views.terminal.snapshot import ShownJob

@@ -13,8 +13,8 @@ from dsv2.connectors.kafka import TopicPartition
 from dsv2.connectors.kafka import client_log as kafka_log
 from dsv2.connectors.kafka.broker import Broker
 from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.consumers import RangeConsumer
 from dsv2.connectors.kafka.producers import RecordProducer, TransactionalProducer
+from dsv2.connectors.kafka.reader import RangeConsumer
 from dsv2.connectors.postgres.server import _NOTICES
 from dsv2.errors import JobError
 from tests.durations import ms

@@ -112,7 +112,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         return imported(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr("dsv2.cli.spark_commands.spark_commands", lambda: pytest.fail("Spark is used"))
+    monkeypatch.setattr("dsv2.cli.command.spark_commands", lambda: pytest.fail("Spark is used"))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:

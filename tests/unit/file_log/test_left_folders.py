@@ -24,7 +24,7 @@ from dsv2.file_log.completion import Completion
 from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.local import LocalRuntime
-from dsv2.local.file_sinks import LocalMerger
+from dsv2.local.sinks import LocalMerger
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import ManualClock, Stop, TestSource

@@ -34,8 +34,7 @@ from dsv2.streams import WaitForBroadcast
 from dsv2.views.dashboard.json_lines import watermark_text
 from dsv2.views.metrics.samples import samples_of
 from dsv2.views.terminal.live_view import Summarizer
-from dsv2.views.terminal.status_line import line_of
-from dsv2.views.terminal.texts import value_text
+from dsv2.views.terminal.texts import line_of, value_text
 from dsv2.watermark.holders import Order, holders_of_value, order_of
 from tests.spans import Spans
 from tests.support import local_environment

@@ -21,7 +21,7 @@ import faulthandler, gc, os, signal, sys
 faulthandler.enable()
 from datetime import timedelta
 from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.consumers import consumers
+from dsv2.connectors.kafka.reader import consumers
 from dsv2.connectors.kafka.producers import producers
 from dsv2.connectors.kafka.transactions import _brokers
 

@@ -19,8 +19,8 @@ import runtime_spark
 from dsv2 import ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.folder_kinds import LOCAL_FILES
+from dsv2.cli.command import open_savepoint
 from dsv2.cli.dead_letters import open_letters
-from dsv2.cli.spark_commands import open_savepoint
 from dsv2.dead_letters import DeadLetters
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, InternalError, PlanError
 from dsv2.file_log import DataFile, MergeGroup

@@ -15,12 +15,12 @@ from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.notebook import job_html
 from dsv2.views.terminal.screen import job_text
 from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.status_line import line_of
 from dsv2.views.terminal.texts import (
     bytes_text,
     can_show_blocks,
     count_text,
     duration_text,
+    line_of,
     rate_text,
     sparkline,
     time_text,
