@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.screen import job_text
-from dsv2.views.terminal.snapshot import ShownJob
+from dsv2.views.terminal.texts import ShownJob
 from tests import ROOT
 from tests.fake_jobs import hot_topics_plan, hot_topics_progress
 

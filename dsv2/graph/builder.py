@@ -14,9 +14,9 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph.addresses import with_addresses
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
+from dsv2.graph.checks import check_record_classes, check_states, check_unions, check_waits
 from dsv2.graph.error_policies import check_dead_letters, policy_of
 from dsv2.graph.flow import Flow
-from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.observers import with_superseded
 from dsv2.graph.per_key import check_per_key
@@ -31,11 +31,9 @@ from dsv2.graph.plan import (
     RegisteredType,
     one_partition,
 )
-from dsv2.graph.record_classes import check_record_classes
 from dsv2.graph.samples import without_samples
 from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.sink_checks import with_sink_checks
-from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
 from dsv2.graph.watermark_handlers import check_handlers
 from dsv2.model.context import RuntimeExecutionMode

@@ -31,11 +31,11 @@ from dsv2.watermark.declaration import (
     WatermarkCombinationFunction,
     WatermarkCombinationPolicy,
     WatermarkDeclaration,
+    WatermarkHandlingResult,
     WatermarkHandlingStrategy,
     WhenExceeded,
 )
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
-from dsv2.watermark.handling import WatermarkHandlingResult
 from dsv2.watermark.keyed import KeyedWatermark, KeyedWatermarkDeclaration, PerKeyBuilder
 from dsv2.watermark.value_type import ValueType
 from dsv2.watermark.vector_clock import VectorClock

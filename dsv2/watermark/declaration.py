@@ -365,3 +365,15 @@ class BoolWatermarkDeclaration(WatermarkDeclaration[bool]):
     @property
     def watermark_class(self) -> type[BoolWatermark]:
         return BoolWatermark
+
+
+class WatermarkHandlingResult(Enum):
+    """The result of ``on_watermark`` (Flink ``WatermarkHandlingResult``)."""
+
+    PEEK = "PEEK"
+    POLL = "POLL"
+
+
+def is_forwarded(result: WatermarkHandlingResult, strategy: WatermarkHandlingStrategy) -> bool:
+    """Return whether the framework forwards the watermark. Called by the runtime after every ``on_watermark``."""
+    return result is WatermarkHandlingResult.PEEK and strategy is WatermarkHandlingStrategy.FORWARD

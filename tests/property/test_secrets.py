@@ -23,8 +23,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.record import sinks_of
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
-from dsv2.connectors.kafka.client_errors import failure_of
-from dsv2.connectors.kafka.client_log import KafkaClientLog
+from dsv2.connectors.kafka.client_errors import KafkaClientLog, failure_of
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.option_check import OPTION_NAMES
 from dsv2.connectors.postgres import PostgresSink, PostgresSource

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from dsv2.base.type_variables import T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
-from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.files.format import FileFormat, Unreadable, split_batch, unreadable_again
 from dsv2.connectors.files.python_values import python_rows, python_values
-from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
 

@@ -12,8 +12,7 @@ from typing import Any, Generic
 
 from dsv2.base.type_variables import T, T_co
 from dsv2.connectors.files.directory import SourceFile
-from dsv2.connectors.files.format import FileFormat
-from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
+from dsv2.connectors.files.format import FileFormat, Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
 
 _ROWS_AT_ONCE = 4096

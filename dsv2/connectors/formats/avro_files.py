@@ -10,8 +10,7 @@ from typing import Any, Generic
 from dsv2.base.type_variables import T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
-from dsv2.connectors.files.format import FileFormat
-from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
+from dsv2.connectors.files.format import FileFormat, Unreadable, split_batch, unreadable_again
 from dsv2.connectors.formats.avro import ParsedSchema, keep_all_digits, parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of

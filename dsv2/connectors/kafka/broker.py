@@ -21,8 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.base.clock import Clock
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_permanent, reported
-from dsv2.connectors.kafka.client_log import KafkaClientLog
+from dsv2.connectors.kafka.client_errors import ClientErrors, KafkaClientLog, failure_of, is_permanent, reported
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 

@@ -1,14 +1,31 @@
-"""Errors of Kafka clients, and the error messages for the user."""
+"""Errors and the log of Kafka clients, and the error messages for the user."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.errors import JobError
+
+_LOG = ClientLog("dsv2.connectors.kafka.client")
+
+
+class KafkaClientLog:
+    """The ``logger`` argument of producers, consumers and admin clients. Keeps no reference to the client."""
+
+    def __init__(self, redacted: Callable[[str], str]) -> None:
+        """``redacted`` removes secrets from a message."""
+        self._redacted = redacted
+        self._log = _LOG
+
+    def log(self, level: int, template: str, facility: str, client: str, message: str) -> None:
+        """Called by the client library while it polls."""
+        self._log.write(level, facility, self._redacted(template % (facility, client, message)))
+
 
 _PERMANENT = {
     KafkaError._AUTHENTICATION: "The brokers rejected the credentials",

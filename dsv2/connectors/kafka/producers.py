@@ -14,8 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from dsv2.base.printable import safe_repr
 from dsv2.base.type_variables import T
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
-from dsv2.connectors.kafka.client_log import KafkaClientLog
+from dsv2.connectors.kafka.client_errors import ClientErrors, KafkaClientLog, failure_of, reported
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.pool import Pool

@@ -9,8 +9,7 @@ import confluent_kafka
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
 
 from dsv2.base.type_variables import T_co
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
-from dsv2.connectors.kafka.client_log import KafkaClientLog
+from dsv2.connectors.kafka.client_errors import ClientErrors, KafkaClientLog, failure_of, reported
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
 from dsv2.connectors.kafka.pool import Pool

@@ -14,6 +14,7 @@ from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
+from dsv2.spi import KeyedColumns
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import RESERVED
 
@@ -165,3 +166,22 @@ class Partitioned:
     def timestamp(self) -> int | None:
         """The timestamp of the current record or timer in ms, or None."""
         return self._current.timestamp
+
+
+class _WithColumns:
+    """Adds the columns of all keys to a context."""
+
+    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.columns = columns
+        self.keyed_state = columns.keyed_state
+        self.event_timers = columns.event_timers
+        self.processing_timers = columns.processing_timers
+
+
+class ColumnarNonPartitioned(_WithColumns, NonPartitioned):
+    """``ArrowNonPartitionedContext``."""
+
+
+class ColumnarPartitioned(_WithColumns, Partitioned):
+    """``ArrowContext``."""

@@ -15,8 +15,9 @@ from dsv2.graph.per_key import key_callback
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
 from dsv2.runtime.exchange.gate import GateListener
-from dsv2.runtime.operator.columnar_contexts import ColumnarNonPartitioned, ColumnarPartitioned
 from dsv2.runtime.operator.contexts import (
+    ColumnarNonPartitioned,
+    ColumnarPartitioned,
     DefaultJobInfo,
     DefaultTaskInfo,
     NonPartitioned,

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from dsv2.runtime.operator.function_calls import FunctionCalls
 from dsv2.watermark import Watermark, WatermarkHandlingStrategy
-from dsv2.watermark.handling import is_forwarded
+from dsv2.watermark.declaration import is_forwarded
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,8 +10,7 @@ from typing import Protocol, TextIO
 
 from dsv2.views.terminal.dock import Dock, dock_of
 from dsv2.views.terminal.notebook import NotebookDisplay, is_in_notebook
-from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.texts import line_of
+from dsv2.views.terminal.texts import ShownJob, line_of
 
 _LINE_EVERY_SECONDS = 5.0
 _LEAST_COLUMNS, _LEAST_LINES = 20, 3

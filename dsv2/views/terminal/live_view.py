@@ -20,7 +20,7 @@ from dsv2.jobs.summary.pressure import WINDOW
 from dsv2.plan_view.view import view_of
 from dsv2.views.terminal.displays import Display, display_on
 from dsv2.views.terminal.notebook import NotebookDisplay, is_in_notebook, job_html
-from dsv2.views.terminal.snapshot import ShownJob
+from dsv2.views.terminal.texts import ShownJob
 
 
 class Summarizer:

@@ -8,8 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from dsv2.jobs.summary import JobSummary
-from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.texts import columns_of, duration_text, facts_of
+from dsv2.views.terminal.texts import ShownJob, columns_of, duration_text, facts_of
 
 _COLOURS = {"running": "#2e7d32", "finished": "#2e7d32", "failed": "#c62828"}
 _OTHER_COLOUR = "#b26a00"

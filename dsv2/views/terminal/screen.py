@@ -13,7 +13,7 @@ from dsv2.jobs.summary import JobSummary, OperatorSummary
 from dsv2.views.terminal.texts import OperatorColumn, can_show_blocks, columns_of, duration_text, facts_of
 
 if TYPE_CHECKING:
-    from dsv2.views.terminal.snapshot import ShownJob
+    from dsv2.views.terminal.texts import ShownJob
 
 
 _LEAST_COLUMNS = 40

@@ -12,6 +12,26 @@ from dsv2.jobs.summary import JobSummary, OperatorSummary
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from dsv2.watermark.value_text import ShownValue
 
+
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """A job at one moment.
+
+    Attributes:
+        name: Its name.
+        state: ``running``, ``stopping``, ``finished``, ``stopped`` or ``failed``.
+        elapsed_ms: The time since its start, in ms.
+        summary: Its numbers.
+        note: What the user should know now, or None.
+    """
+
+    name: str
+    state: str
+    elapsed_ms: float
+    summary: JobSummary
+    note: str | None = None
+
+
 _EXACT_BELOW = 10_000_000
 _UNITS = ("", "k", "M", "G", "T", "P")
 _PLAUSIBLE_MS = range(631_152_000_000, 4_102_444_800_000)  # 1990 to 2100

@@ -10,7 +10,7 @@ from dsv2.base.clock import SystemClock
 from dsv2.base.secrets import OptionValue
 from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.kafka import TopicPartition
-from dsv2.connectors.kafka import client_log as kafka_log
+from dsv2.connectors.kafka import client_errors as kafka_log
 from dsv2.connectors.kafka.broker import Broker
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.producers import RecordProducer, TransactionalProducer

@@ -34,8 +34,7 @@ from dsv2.views.metrics.samples import samples_of
 from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.notebook import job_html
 from dsv2.views.terminal.screen import job_text
-from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.texts import event_time_text
+from dsv2.views.terminal.texts import ShownJob, event_time_text
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from tests.fake_jobs import hot_topics_plan
 from tests.metered import PlayedJob

@@ -24,7 +24,7 @@ from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.sink import intermediate_frames as passages
 from runtime_spark.sink import record_frames as decoded
 from runtime_spark.sink.dataframe_function import RowsSink
-from runtime_spark.sink.parallel_sinks import ParallelSinks
+from runtime_spark.sink.sinks import ParallelSinks
 
 
 class Word(NamedTuple):

@@ -23,7 +23,7 @@ from dsv2.views.terminal import LiveView, live_view
 from dsv2.views.terminal.displays import Docked, Lines, display_on
 from dsv2.views.terminal.dock import Dock
 from dsv2.views.terminal.live_view import JobView, Summarizer
-from dsv2.views.terminal.snapshot import ShownJob
+from dsv2.views.terminal.texts import ShownJob
 from tests.fake_jobs import FakeJob, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
 
 

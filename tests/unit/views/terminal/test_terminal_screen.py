@@ -14,8 +14,8 @@ from dsv2.jobs.summary import JobSummary
 from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.notebook import job_html
 from dsv2.views.terminal.screen import job_text
-from dsv2.views.terminal.snapshot import ShownJob
 from dsv2.views.terminal.texts import (
+    ShownJob,
     bytes_text,
     can_show_blocks,
     count_text,
