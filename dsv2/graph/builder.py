@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +22,7 @@ from dsv2.graph.keys import check_keys
 from dsv2.graph.observers import with_superseded
 from dsv2.graph.per_key import check_per_key
 from dsv2.graph.plan import (
+    DEAD_LETTERS,
     AtSource,
     Edge,
     Exchange,
@@ -31,7 +33,6 @@ from dsv2.graph.plan import (
     RegisteredType,
     one_partition,
 )
-from dsv2.graph.samples import without_samples
 from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.uids import Uid, uids_of
@@ -346,3 +347,19 @@ def caller_location() -> str:
 def kind_of(value: object) -> str:
     """The class of ``value`` for an error message, or a note that ``value`` is a class and not an instance."""
     return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
+
+
+def without_samples(nodes: Sequence[Node]) -> list[Node]:
+    """Return the operators that a job consists of: without those that were looked at, and that lead to nothing else."""
+    kept: list[Node] = []
+    read: dict[int, set[int]] = defaultdict(set)  # the outputs of each operator that others read
+    for node in reversed(nodes):
+        if node.looked_at and not read[node.id]:
+            continue
+        letters = len(node.output_keys) + len(node.side_outputs) - 1
+        if node.looked_at and node.side_outputs[-1:] == [DEAD_LETTERS] and letters not in read[node.id]:
+            node = replace(node, side_outputs=node.side_outputs[:-1])
+        for ref in node.inputs:
+            read[ref.node.id].add(ref.output)
+        kept.append(node)
+    return kept[::-1]

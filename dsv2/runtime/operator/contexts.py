@@ -10,8 +10,7 @@ from dsv2.errors import ContractError, UndeclaredWatermarkError
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.output_tag import MainOutput, OutputTag
 from dsv2.runtime.exchange.collector import CurrentTimestamp
-from dsv2.runtime.operator.side_outputs import SideOutputs
-from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
+from dsv2.runtime.operator.function_outputs import SideOutputs, WatermarkOutputs
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
 from dsv2.spi import KeyedColumns

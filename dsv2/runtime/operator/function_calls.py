@@ -26,6 +26,7 @@ from dsv2.runtime.operator.contexts import (
     SendWatermark,
 )
 from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.function_outputs import SideOutputs, WatermarkOutputs
 from dsv2.runtime.operator.grouping_processor import GroupingProcessor
 from dsv2.runtime.operator.input_callbacks import callbacks_of
 from dsv2.runtime.operator.job_context import JobContext
@@ -40,8 +41,6 @@ from dsv2.runtime.operator.processors import (
     RecordCallback,
     RowProcessor,
 )
-from dsv2.runtime.operator.side_outputs import SideOutputs
-from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References

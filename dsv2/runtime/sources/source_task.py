@@ -22,8 +22,8 @@ from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import OutputWatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.function_outputs import WatermarkOutputs
 from dsv2.runtime.operator.time_sender import TimeSender
-from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.failure import NO_RECORD
 from dsv2.runtime.report.letter_buffer import LetterBox, Received
 from dsv2.runtime.report.subtask_report import new_report

@@ -26,8 +26,7 @@ from dsv2.functions import MapFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
 from dsv2.plan_view.code import _find_lambdas, code_of
-from dsv2.plan_view.operators import processing_of
-from dsv2.plan_view.view import view_of
+from dsv2.plan_view.view import processing_of, view_of
 from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
 from dsv2.runtime.operator.attempting_calls import _AttemptingProcessor
 from dsv2.runtime.operator.processors import (
