@@ -136,7 +136,7 @@ class Checkpoint:
         return lease, SinkRunInfo(run_id, self.next_batch, tuple(record.runs[:-1]))
 
     def _complete_former_outputs(self, run_id: str) -> None:
-        """Complete the folders of file sinks that the program no longer has, before the notes forget them."""
+        """Complete the folders of file sinks that the program no longer has, before the record leaves them out."""
         former = self._chosen.generation.records.last
         own = [*self._chosen.discarded_folders, *(() if former is None else former.file_folders())]
         continued = []

@@ -75,3 +75,11 @@ def test_documents_and_examples_import_names_of_the_root_from_the_root() -> None
     ]
     assert imported
     assert [one for one in imported if one[2] in dsv2.__all__] == []
+
+
+def test_documents_name_tests_that_exist() -> None:
+    files = list((ROOT / "tests").rglob("*.py"))
+    known = {file.stem for file in files}.union(*(re.findall(r"\bdef (test_\w+)", file.read_text()) for file in files))
+    named = {name for page in (ROOT / "docs").rglob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert len(named) > 50
+    assert named <= known
