@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from dsv2.aggregates.field_types import field_types
 from dsv2.aggregates.result_field import Aggregate, Count, Mean, Part, Sum
+from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.base.optional_types import without_none
-
-_named_tuple: Any = NamedTuple  # type checkers want literals
 
 
 class Partial(NamedTuple):
@@ -53,13 +51,13 @@ def partial_of(kind: type, types: Mapping[str, Any], parts: Mapping[str, Part], 
             held[name] = part
             fields.append((name, types[name]))
             continue
-        of_sum, of_count = means[name] = _unused(f"{name}_sum", types), _unused(f"{name}_count", types)
+        of_sum, of_count = means[name] = unused_name(f"{name}_sum", types), unused_name(f"{name}_count", types)
         held[of_sum], held[of_count] = Sum(part.field), Count(part.field)
         number, _ = without_none(values.get(part.field, object))
         number = number if isinstance(number, type) else object
         numbers.append(f"{name}_{number.__name__}")
         fields += [(of_sum, number | None), (of_count, int)]
-    made: type[Any] = _made(kind, f"sums_{'_'.join(numbers)}", tuple(fields)) if means else kind
+    made: type[Any] = derived_class(kind, f"with_sums_{'_'.join(numbers)}", tuple(fields)) if means else kind
     return Partial(made, held, means)
 
 
@@ -74,22 +72,7 @@ def counted(partial: Partial) -> tuple[Partial, str] | None:
     types = field_types(partial.kind) or {}
     if any(name.startswith("_") for name in types):
         return None
-    name = _unused("records", types)
+    name = unused_name("records", types)
     kind: type = partial.kind
-    made = _made(kind, name, (*types.items(), (name, int)))
+    made = derived_class(kind, f"with_{name}", (*types.items(), (name, int)))
     return partial._replace(kind=made, parts={**partial.parts, name: Count()}), name
-
-
-def _unused(name: str, names: Mapping[str, Any]) -> str:
-    while name in names:
-        name += "_"
-    return name
-
-
-@cache
-def _made(kind: type, what: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
-    """A class with these fields. Equal declarations have the same class, others another name."""
-    name = f"{kind.__qualname__}_with_{what}"
-    made: type[Any] = _named_tuple(name, list(fields))
-    made.__module__, made.__qualname__ = kind.__module__, name
-    return made

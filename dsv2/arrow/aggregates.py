@@ -18,6 +18,7 @@ from dsv2.arrow.keyed.folding import check_how
 from dsv2.arrow.keyed.panes import ArrowPanes
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
+from dsv2.arrow.windows import late_records, rows_by_window
 from dsv2.base.type_variables import IN, OUT
 from dsv2.errors import ConfigurationError, ContractError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
@@ -26,7 +27,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
-from dsv2.watermark.event_time import LONG_MAX
 
 _FLOATS = 1 << 53
 """All whole numbers up to this one are floats."""
@@ -202,26 +202,18 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         table = table_of(batch.records, self.kind, self.fields)
         times, event_time = times_of(batch), ctx.event_timers.current_time()
         strategy, panes = self.strategy, ctx.columns
-        last = times - (times - strategy.offset) % strategy.slide
         if len(times) and times.min() <= event_time:
-            self._count_late(table, np.maximum(times, last + strategy.size - 1) <= event_time, ctx)
-        slots = {slot - start for slot in np.unique(last).tolist() for start in range(0, strategy.size, strategy.slide)}
+            self._count_late(table, late_records(strategy, times, event_time), ctx)
         keys, columns = self._keys_of(table), self._added(table)
-        for slot in sorted(slots):
-            if last_of(slot, strategy.size) <= event_time:
-                continue
-            chosen = (times >= slot) & (times <= min(slot + strategy.size - 1, LONG_MAX))  # in the order of arrival
-            if not chosen.any():
-                continue
-            if chosen.all():
+        for slot, places in rows_by_window(strategy, times, event_time):
+            if places is None:
                 panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
                 continue
-            rows = pa.array(np.flatnonzero(chosen))
+            rows = pa.array(places)
             own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
             panes.fold(slot, [key.take(rows) for key in keys], own)
 
     def _count_late(self, table: pa.Table, late: Numbers, ctx: Any) -> None:
-        """Count the records whose windows, or whose own times in gaps between windows, have passed."""
         count = np.count_nonzero(late) if not self._of_records else table[self._of_records].to_numpy()[late].sum()
         if count:
             ctx.metric_group.counter("late_records_dropped").inc(int(count))

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import compress
 from typing import Any, Final, Generic
 
 import narwhals as nw
@@ -16,11 +15,11 @@ from narwhals.exceptions import ShapeError
 from dsv2.arrow.casts import may_be_cast
 from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.functions import TableFunction, process_batch_failure
-from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
+from dsv2.arrow.records import chosen_records, records_of, table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.errors import PlanError
-from dsv2.model.record_batch import RecordBatch, Timestamps
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
 _CONDITION: Final = "condition"
@@ -155,21 +154,7 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
         chosen = in_one_piece(self.computation.of(table)[_CONDITION])
         if chosen.true_count == len(table):
             return batch
-        return RecordBatch(_kept(batch.records, chosen), _kept_times(batch.timestamps, chosen))
-
-
-def _kept(records: Sequence[T], chosen: pa.BooleanArray) -> Sequence[T]:
-    if isinstance(records, ArrowRecords):
-        return ArrowRecords(records.table.filter(chosen), records.kind)
-    return list(compress(records, chosen.to_pylist()))  # they may be of a subclass
-
-
-def _kept_times(timestamps: Timestamps, chosen: pa.BooleanArray) -> Timestamps:
-    if timestamps is None:
-        return None
-    if isinstance(timestamps, ArrowWholeNumbers):
-        return ArrowWholeNumbers(timestamps.array.filter(chosen))
-    return list(compress(timestamps, chosen.to_pylist()))
+        return chosen_records(batch, chosen)
 
 
 class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
 from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.base.type_variables import T
+from dsv2.model.record_batch import RecordBatch
 
 
 class ArrowWholeNumbers(WholeNumbers):
@@ -141,6 +142,18 @@ def table_of(records: Sequence[Any], kind: type, names: Collection[str] | None =
     if isinstance(records, ArrowRecords) and records.kind is kind:
         return records.table
     return rows_to_table(records, kind, names)
+
+
+def chosen_records(batch: RecordBatch[T], chosen: pa.BooleanArray) -> RecordBatch[T]:
+    """Return the records for which ``chosen`` is true, with their timestamps. Null is not true."""
+    records, timestamps = batch.records, batch.timestamps
+    if isinstance(records, ArrowRecords):
+        records = ArrowRecords(records.table.filter(chosen), records.kind)
+    else:
+        records = list(compress(records, chosen.to_pylist()))  # they may be of a subclass
+    if isinstance(timestamps, ArrowWholeNumbers):
+        return RecordBatch(records, ArrowWholeNumbers(timestamps.array.filter(chosen)))
+    return RecordBatch(records, None if timestamps is None else list(compress(timestamps, chosen.to_pylist())))
 
 
 def _sliced(data: Any, index: slice) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from dsv2.base.callables import takes
 from dsv2.base.type_variables import IN, OUT
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
@@ -20,6 +22,7 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction
+from dsv2.state import StateTtl
 
 OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
 AnyTwoInput: TypeAlias = (
@@ -48,6 +51,14 @@ def one_input(function: Any) -> OneInput[Any, Any]:
             f"not {function!r}."
         )
     return CallableFunction(function)
+
+
+def ttl_of(ttl: timedelta | StateTtl | None) -> StateTtl | None:
+    """Return a time to live, that of a duration in processing time."""
+    if ttl is None or isinstance(ttl, StateTtl):
+        return ttl
+    as_milliseconds(ttl, "ttl", at_least=1)
+    return StateTtl(ttl)
 
 
 def require_callable(method: str, function: object) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.type_variables import OUT, T_co
-from dsv2.checks.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
+from dsv2.checks.arguments import check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import (
     DeduplicateFunction,
@@ -22,7 +22,7 @@ from dsv2.functions import (
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.state import StateTtl
-from dsv2.streams.arguments import require_callable, require_version
+from dsv2.streams.arguments import require_callable, require_version, ttl_of
 from dsv2.streams.base import Stream
 from dsv2.streams.expressions import ColumnOperators, GlobalColumnOperators
 from dsv2.streams.outputs import configured, configured_global
@@ -111,11 +111,10 @@ class StreamOperators(RecordOperators[T_co], Generic[T_co]):
         """
         require_callable("deduplicate", key)
         require_version(version, (key,))
-        if ttl is not None and not isinstance(ttl, StateTtl):
-            as_milliseconds(ttl, "ttl", at_least=1)
-            ttl = StateTtl(ttl)
-        partitioned = self._through(Exchange.HASH, key, version)
-        return configured(self._builder, _added(self, partitioned, DeduplicateFunction[T_co](ttl), "Deduplicate"))
+        function = DeduplicateFunction[T_co](ttl_of(ttl))
+        return configured(
+            self._builder, _added(self, self._through(Exchange.HASH, key, version), function, "Deduplicate")
+        )
 
     def sample(self, fraction: float, *, seed: int = 0) -> ConfiguredStream[T_co]:
         """Emit a random part of the records. Each is emitted with the same probability, independently of the others.

@@ -25,6 +25,7 @@ from dsv2.state import AggregateFunction
 from dsv2.streams.aggregates import choose_columns, declare
 from dsv2.streams.base import Stream
 from dsv2.streams.outputs import configured, configured_global
+from dsv2.streams.ranking import WindowRanking
 
 if TYPE_CHECKING:
     from dsv2.extension.window.functions import EmitResult
@@ -145,7 +146,7 @@ class WindowedStream(Generic[T]):
         return "late records go to a side output" if self._late_tags else None
 
 
-class KeyedWindowedStream(WindowedStream[T], Generic[K, T]):
+class KeyedWindowedStream(WindowedStream[T], WindowRanking[T], Generic[K, T]):
     """A keyed stream in windows: each key has its own."""
 
     @overload

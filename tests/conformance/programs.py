@@ -19,6 +19,7 @@ from tests.conformance import (
     programs_lifecycle,
     programs_operators,
     programs_partitioning,
+    programs_ranking,
     programs_records,
     programs_resources,
     programs_scopes,
@@ -48,6 +49,7 @@ PROGRAMS = (
     *programs_errors.PROGRAMS,
     *programs_columns.PROGRAMS,
     *programs_keyed_columns.PROGRAMS,
+    *programs_ranking.PROGRAMS,
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
@@ -67,6 +69,7 @@ PROGRAMS = (
 # Programs with states, timers, windows and join buffers.
 WITH_KEYED_STATE = (
     *programs_keyed_columns.PROGRAMS,
+    *programs_ranking.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_errors.PROGRAMS,
     *programs_joins.PROGRAMS,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dsv2.arrow.keyed.expiry import Expiry
-from dsv2.arrow.keyed.keys import KeyFinder, Keys, encoded_keys
+from dsv2.arrow.keyed.keys import FoundKeys, KeyArray, KeyFinder, Keys, encoded_keys
 from dsv2.arrow.keyed.lists import EXPIRIES, ArrowKeyedLists, Lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.state import ArrowKeyedState
@@ -127,6 +127,10 @@ class ArrowKeyedColumns(KeyedColumns):
     def expire(self) -> None:
         for expire in self._expiring:
             expire()
+
+    def find(self, keys: KeyArray) -> FoundKeys:
+        """Return the distinct keys of a batch. For the operators of dsv2."""
+        return self._finder.find(keys)
 
     def recognize(self, batch: pa.Table | None) -> None:
         """Use the columns of the records that are processed to recognize keys that are none."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dsv2.arrow.encoding import Numbers
-from dsv2.arrow.keyed.columns import ArrowKeyedColumns, ColumnsLoader
+from dsv2.arrow.encoding import Numbers, in_one_piece
+from dsv2.arrow.keyed.columns import ArrowKeyedColumns, ColumnsLoader, empty_value
 from dsv2.arrow.keyed.folding import Groups, fold
 from dsv2.arrow.keyed.keys import KeyArray, Keys
+from dsv2.arrow.keyed.lists import ArrowKeyedRows, Lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.schema import schema_of
@@ -19,12 +20,12 @@ from dsv2.runtime.state.migrations import FailedMigration
 from dsv2.runtime.state.rows import RowKind
 
 
-class ArrowPanes(ArrowKeyedColumns):
+class ColumnPanes(ArrowKeyedColumns):
     """The windows of a subtask, by their start.
 
     Args:
-        template: A value without contents, whose class the values have.
-        hows: How each column is aggregated, by the field of the value.
+        template: As of ``StoredTable``.
+        types: The types of the columns, by name.
         deadline_of: Returns when a window is due, in ms.
         environment: What the runtime provides.
         fail: As for ``ArrowKeyedColumns``.
@@ -33,17 +34,16 @@ class ArrowPanes(ArrowKeyedColumns):
     def __init__(
         self,
         template: Any,
-        hows: Mapping[str, str],
+        types: Mapping[str, pa.DataType],
         deadline_of: Callable[[int], int],
         environment: ColumnsEnvironment,
         fail: FailedMigration,
     ) -> None:
         super().__init__((), environment, fail)
         self._template = template
-        self._hows = hows
+        self._names = tuple(types)
+        self._types = list(types.values())
         self._deadline_of = deadline_of
-        schema = schema_of(type(template))
-        self._types = [schema.field(name).type for name in hows]
         self._by_slot: dict[int, KeyedTable] = {}
 
     def all_tables(self) -> Iterable[KeyedTable]:
@@ -52,28 +52,9 @@ class ArrowPanes(ArrowKeyedColumns):
     def next_time(self, by_event: bool) -> int | None:
         return min(map(self._deadline_of, self._by_slot), default=None) if by_event else None
 
-    def fold(self, slot: int, keys: KeyArray, columns: Mapping[str, pa.Array]) -> None:
-        """Fold columns into the values of a window."""
-        found = self._finder.find(keys)
-        table = self._table(slot)
-        rows = table.find(found.keys)
-        groups = Groups(found.places, len(found.keys))
-        folded = [
-            fold(how, table.get(number, rows), columns[name], groups)
-            for number, (name, how) in enumerate(self._hows.items())
-        ]
-        self._put(table, found.keys, folded)
-
     def due(self, time: int) -> list[int]:
         """Return the windows that are due, ordered by their deadline."""
         return sorted(slot for slot in self._by_slot if self._deadline_of(slot) <= time)
-
-    def contents(self, slot: int) -> Iterator[tuple[Sequence[pa.Array], dict[str, pa.Array]]]:
-        """Iterate over the contents of a window, some thousand keys at a time: key columns, and values by field."""
-        table = self._by_slot[slot]
-        for rows in table.scan():
-            _, keys = self._finder.columns_of(table.keys_of(rows), ())
-            yield keys, self._values(table, rows)
 
     def drop(self, slot: int) -> None:
         """Remove a window."""
@@ -95,21 +76,8 @@ class ArrowPanes(ArrowKeyedColumns):
             else:
                 self._convert(name, stored)
 
-    def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
-        table = self._table(int(stored))
-        columns = _columns_of(values, type(self._template), list(self._hows))
-        self._put(table, keys, columns)
-
     def loader(self) -> ColumnsLoader:
         return _PanesLoader(self)
-
-    def _put(self, table: KeyedTable, keys: Keys, columns: Sequence[pa.Array]) -> None:
-        rows, _ = table.make(keys)
-        for number, column in enumerate(columns):
-            table.put(number, rows, column)
-
-    def _values(self, table: KeyedTable, rows: Numbers) -> dict[str, pa.Array]:
-        return {name: table.get(number, rows) for number, name in enumerate(self._hows)}
 
     def _table(self, slot: int) -> KeyedTable:
         table = self._by_slot.get(slot)
@@ -121,13 +89,110 @@ class ArrowPanes(ArrowKeyedColumns):
 
     def _layout(self, slot: int) -> StoredTable:
         types = tuple(map(type_name, self._types))
-        names = tuple(self._hows)
         empty = TableState("", 0, 0, {}, None)
-        return StoredTable(RowKind.IN_PANE.value, str(slot), "", names, types, self._template, empty)
+        return StoredTable(RowKind.IN_PANE.value, str(slot), "", self._names, types, self._template, empty)
 
     @staticmethod
     def _name(slot: int) -> str:
         return f"in-pane/{slot}"
+
+
+class ArrowPanes(ColumnPanes):
+    """Windows with an aggregated value for each key.
+
+    Args:
+        template: A value without contents, whose class the values have.
+        hows: How each column is aggregated, by the field of the value.
+        deadline_of: As for ``ColumnPanes``.
+        environment: Likewise.
+        fail: Likewise.
+    """
+
+    def __init__(
+        self,
+        template: Any,
+        hows: Mapping[str, str],
+        deadline_of: Callable[[int], int],
+        environment: ColumnsEnvironment,
+        fail: FailedMigration,
+    ) -> None:
+        schema = schema_of(type(template))
+        super().__init__(template, {name: schema.field(name).type for name in hows}, deadline_of, environment, fail)
+        self._hows = hows
+
+    def fold(self, slot: int, keys: KeyArray, columns: Mapping[str, pa.Array]) -> None:
+        """Fold columns into the values of a window."""
+        found = self._finder.find(keys)
+        table = self._table(slot)
+        rows = table.find(found.keys)
+        groups = Groups(found.places, len(found.keys))
+        folded = [
+            fold(how, table.get(number, rows), columns[name], groups)
+            for number, (name, how) in enumerate(self._hows.items())
+        ]
+        self._put(table, found.keys, folded)
+
+    def contents(self, slot: int) -> Iterator[tuple[Sequence[pa.Array], dict[str, pa.Array]]]:
+        """Iterate over the contents of a window, some thousand keys at a time: key columns, and values by field."""
+        table = self._by_slot[slot]
+        for rows in table.scan():
+            _, keys = self._finder.columns_of(table.keys_of(rows), ())
+            yield keys, self._values(table, rows)
+
+    def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
+        table = self._table(int(stored))
+        columns = _columns_of(values, type(self._template), list(self._hows))
+        self._put(table, keys, columns)
+
+    def _put(self, table: KeyedTable, keys: Keys, columns: Sequence[pa.Array]) -> None:
+        rows, _ = table.make(keys)
+        for number, column in enumerate(columns):
+            table.put(number, rows, column)
+
+    def _values(self, table: KeyedTable, rows: Numbers) -> dict[str, pa.Array]:
+        return {name: table.get(number, rows) for number, name in enumerate(self._hows)}
+
+
+class ListPanes(ColumnPanes):
+    """Windows with several rows for each key.
+
+    Args:
+        kind: The class of the rows.
+        deadline_of: As for ``ColumnPanes``.
+        environment: Likewise.
+        fail: Likewise.
+    """
+
+    def __init__(
+        self, kind: type[Any], deadline_of: Callable[[int], int], environment: ColumnsEnvironment, fail: FailedMigration
+    ) -> None:
+        types = {field.name: pa.list_(field.type) for field in schema_of(kind)}
+        super().__init__([empty_value(kind)], types, deadline_of, environment, fail)
+        self._kind = kind
+
+    def get(self, slot: int, keys: KeyArray) -> ArrowKeyedRows:
+        """Return the rows of keys in a window."""
+        found = self._finder.find(keys)
+        columns, of = self._lists_in(slot).get(self._table(slot).find(found.keys))
+        return ArrowKeyedRows(pa.table(columns, schema_of(self._kind)), of, found.places, len(found.keys))
+
+    def replace(self, slot: int, keys: KeyArray, rows: pa.Table, of: Numbers) -> None:
+        """Replace the rows of the keys that were passed to ``get``. ``of`` is ascending."""
+        columns = [in_one_piece(column) for column in rows.columns]
+        self._lists_in(slot).put(self._finder.find(keys).keys, columns, of)
+
+    def contents(self, slot: int) -> Iterator[tuple[pa.Table, Numbers]]:
+        """Iterate over the rows of a window, those of some thousand keys at a time, with the numbers of their keys."""
+        lists = self._lists_in(slot)
+        for rows in lists.table.scan():
+            columns, of = lists.get(rows)
+            yield pa.table(columns, lists.schema), of
+
+    def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
+        self._lists_in(int(stored)).load(keys, values)
+
+    def _lists_in(self, slot: int) -> Lists:
+        return Lists(self._table(slot), self._kind)
 
 
 class _PanesLoader(ColumnsLoader):

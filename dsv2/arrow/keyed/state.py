@@ -12,7 +12,7 @@ from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.folding import Groups, check_how, fold, running
-from dsv2.arrow.keyed.keys import FoundKeys, KeyArray, KeyFinder
+from dsv2.arrow.keyed.keys import KeyArray, KeyFinder, Keys
 from dsv2.arrow.keyed.table import ABSENT, KeyedTable
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.base.type_variables import T
@@ -82,7 +82,7 @@ class ArrowKeyedState(Generic[T]):
         last[found.places] = np.arange(len(found.places))  # numpy assigns the last one of a repeated place
         places = pa.array(last)
         values = {name: column.take(places) for name, column in self._columns(columns, len(found.places)).items()}
-        self._put(found, values)
+        self.put_distinct(found.keys, values)
 
     def remove(self, keys: KeyArray) -> None:
         """Remove the values of ``keys``."""
@@ -139,14 +139,15 @@ class ArrowKeyedState(Generic[T]):
                 after.append(by_row)
             else:
                 folded[name] = fold(how[name], current, column, groups)
-        self._put(found, folded)
+        self.put_distinct(found.keys, folded)
         return pa.table(after, list(folded)) if with_rows else None
 
-    def _put(self, found: FoundKeys, values: Mapping[str, pa.Array]) -> None:
+    def put_distinct(self, keys: Keys, values: Mapping[str, pa.Array]) -> None:
+        """Set columns of keys that were found and are distinct. For the operators of dsv2."""
         for name, column in values.items():
             if name in self._required and column.null_count:
                 raise self._is_null(name)
-        rows, new = self._table.make(found.keys)
+        rows, new = self._table.make(keys)
         if self._expiry is not None:
             new |= self._expiry.has_passed(self._table, rows, ~new)
         for number, field in enumerate(self._schema):

@@ -1,0 +1,216 @@
+"""Operators of keyed streams that choose records by their order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from dsv2.base.columnar import column_names
+from dsv2.base.type_variables import OUT, T, T_co
+from dsv2.checks.arguments import is_whole_number
+from dsv2.checks.client_library import require_client_library
+from dsv2.errors import PlanError, SchemaError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import InputRef, OperatorKind
+from dsv2.graph.builder import caller_location
+from dsv2.graph.record_types import UNDECLARED, declared_type_of
+from dsv2.state import StateTtl
+from dsv2.streams.arguments import ttl_of
+from dsv2.streams.base import Stream
+from dsv2.streams.outputs import configured
+
+if TYPE_CHECKING:
+    from dsv2.extension.window.strategy import WindowStrategy
+    from dsv2.streams.kinds import ConfiguredStream
+
+
+class KeyedRanking(Stream[T_co], Generic[T_co]):
+    """The operators, as a base of ``KeyedPartitionStream``."""
+
+    def last(
+        self, by: str | None = None, records: type[Any] | None = None, *, ttl: timedelta | StateTtl | None = None
+    ) -> ConfiguredStream[T_co]:
+        """Emit each record that is the last one of its key so far: no earlier record of the key has a greater ``by``.
+
+        Of records with the same value, the one that arrived later is the last one. (Flink SQL
+        ``ROW_NUMBER() OVER (PARTITION BY key ORDER BY rowtime DESC) = 1``.) None is less than all values, and NaN is
+        greater. It runs on columns: the key selector must be an ``operator.attrgetter``.
+
+        Args:
+            by: The field by which records are ordered. None: their timestamps. Records without a timestamp are in the
+                order of arrival, before all others.
+            records: The class of the records, a NamedTuple class or dataclass. None: as the stream declares it.
+            ttl: The time for which the value of a key is remembered after its last change, in processing time; a
+                ``StateTtl`` for other rules. None: for ever.
+
+        Raises:
+            PlanError: The key selector is not an ``operator.attrgetter``, the class of the records is not known or has
+                no columns, or it has no such field.
+            ConfigurationError: ``ttl`` is invalid.
+        """
+        return configured(self._builder, _first_or_last(self, "last", by, records, ttl))
+
+    def first(
+        self, by: str | None = None, records: type[Any] | None = None, *, ttl: timedelta | StateTtl | None = None
+    ) -> ConfiguredStream[T_co]:
+        """Emit each record that is the first one of its key so far: all before it have a greater ``by``.
+
+        Of records with the same value, the one that arrived earlier is the first one. All else is as for ``last``.
+        """
+        return configured(self._builder, _first_or_last(self, "first", by, records, ttl))
+
+
+class WindowRanking(Generic[T]):
+    """The operators on windows, as a base of ``KeyedWindowedStream``."""
+
+    _stream: Any
+    _strategy: WindowStrategy
+
+    def last(self, by: str | None = None, records: type[Any] | None = None) -> ConfiguredStream[T]:
+        """Emit the last record of each window at its end, with the timestamp of the window.
+
+        The order and the arguments are those of ``KeyedPartitionStream.last``. Windows are tumbling or sliding ones in
+        event time, without allowed lateness, early firing, trigger and late output.
+        """
+        return _ranked(self, "last", by, records, None, 1, is_descending=True, latest_first=True)
+
+    def first(self, by: str | None = None, records: type[Any] | None = None) -> ConfiguredStream[T]:
+        """Emit the first record of each window at its end. As ``last`` in all other respects."""
+        return _ranked(self, "first", by, records, None, 1, is_descending=False)
+
+    @overload
+    def top_n(
+        self, n: int, *, by: str | None, descending: bool = True, records: type[Any] | None = None
+    ) -> ConfiguredStream[T]: ...
+    @overload
+    def top_n(
+        self,
+        n: int,
+        result: type[OUT],
+        *,
+        by: str | None,
+        descending: bool = True,
+        rank: str = "",
+        start: str = "",
+        end: str = "",
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[OUT]: ...
+    def top_n(
+        self,
+        n: int,
+        result: type[Any] | None = None,
+        *,
+        by: str | None,
+        descending: bool = True,
+        rank: str = "",
+        start: str = "",
+        end: str = "",
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[Any]:
+        """Emit the first ``n`` records of each window at its end, in their order.
+
+        (Flink SQL ``ROW_NUMBER() OVER (PARTITION BY window_start, window_end, key ORDER BY ...) <= n``.) Of records
+        with the same value, those that arrived earlier come first. Windows are those of ``last``.
+
+        Args:
+            n: The number of records.
+            result: The class of the results: fields of the records, and those named by ``rank``, ``start`` and ``end``.
+                None: the records themselves.
+            by: The field by which records are ordered. None: their timestamps.
+            descending: Whether the record with the greatest value is the first one.
+            rank: The field of ``result`` for the rank, from 1.
+            start: The field for the start of the window, in ms.
+            end: The field for its end.
+            records: The class of the records. None: as the stream declares it.
+
+        Raises:
+            PlanError: As for ``KeyedPartitionStream.last``, or ``result`` has other fields, or the windows are others.
+        """
+        if not is_whole_number(n) or n < 1:
+            raise PlanError(f"top_n at {caller_location()} takes a number of at least 1, not {n!r}.")
+        return _ranked(self, "top_n", by, records, result, n, is_descending=descending, rank=rank, start=start, end=end)
+
+
+def _first_or_last(
+    stream: Stream[Any], method: str, by: str | None, records: type[Any] | None, ttl: timedelta | StateTtl | None
+) -> InputRef:
+    kind, names, made = _columns(stream, method, by, records)
+    function: ProcessFunction = made.FirstOrLast(kind, names, by, method == "last", ttl_of(ttl))
+    return stream._add(OperatorKind.ONE_INPUT, function, method.title())
+
+
+def _ranked(
+    windowed: Any,
+    method: str,
+    by: str | None,
+    records: type[Any] | None,
+    result: type[Any] | None,
+    count: int,
+    *,
+    is_descending: bool,
+    latest_first: bool = False,
+    **fields: str,
+) -> ConfiguredStream[Any]:
+    stream, where = windowed._stream, f"{method} at {caller_location()}"
+    kind, names, made = _columns(stream, method, by, records)
+    reason = windowed._why_rows()
+    if reason is not None:
+        raise PlanError(f"{where} runs on columns, but {reason}. Call process with a window function.")
+    further = made.RankedFields(**fields)
+    result = kind if result is None else result
+    try:
+        misfit = made.check_result(kind, result, further)
+    except SchemaError as error:
+        raise PlanError(f"{where}: {error}") from error
+    if misfit is not None:
+        raise PlanError(f"{where}: {misfit}")
+    ranking = made.Ranking(by, is_descending, latest_first)
+    function = made.RankedWindows(kind, names, result, windowed._strategy, count, ranking, further)
+    return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", "")))
+
+
+def _columns(
+    stream: Stream[Any], method: str, by: str | None, records: type[Any] | None
+) -> tuple[type[Any], tuple[str, ...], Any]:
+    """Return the class of the records, the fields of the key, and the module with the functions."""
+    where = f"{method} at {caller_location()}"
+    kind, names = keyed_columns(stream, where, records)
+    made = import_module("dsv2.arrow.ranking")
+    reason = made.check_order(kind, by)
+    if reason is not None:
+        raise PlanError(f"{where}: {reason}")
+    return kind, names, made
+
+
+def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) -> tuple[type[Any], tuple[str, ...]]:
+    """Return the class of the records and the fields of the key, for an operator that runs on columns.
+
+    Args:
+        stream: The stream.
+        where: The method and the place of the call.
+        records: The class of the records, if the program gives it.
+
+    Raises:
+        PlanError: They are not known, or the class has no columns.
+        ConfigurationError: pyarrow is not installed.
+    """
+    require_client_library("pyarrow", "arrow", where)
+    selector = stream._ref.key_selector
+    names = None if selector is None else column_names(selector)
+    if names is None:
+        raise PlanError(
+            f"{where} runs on columns, so the key must be a field: key_by(operator.attrgetter('user')). If it is "
+            f"computed, add it as a field with map or with_columns."
+        )
+    kind = declared_type_of(stream._ref) if records is None else records
+    if kind is UNDECLARED:
+        raise PlanError(f"{where}: the class of the records is not declared. Pass it: records=...")
+    try:
+        schema = import_module("dsv2.arrow.schema").schema_of(kind)
+    except SchemaError as error:
+        raise PlanError(f"{where} runs on columns: {error}") from error
+    for name in names:
+        if name not in schema.names:
+            raise PlanError(f"{where}: {kind.__qualname__} has no field {name!r}, which is the key.")
+    return kind, names

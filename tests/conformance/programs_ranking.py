@@ -1,0 +1,110 @@
+"""Programs for operators that choose records by their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import narwhals as nw
+
+from dsv2.extension.window import WindowStrategy
+from tests.conformance.functions import Stamped
+from tests.conformance.harness import Pipeline, Program, Run
+
+
+class Bid(NamedTuple):
+    """A bid."""
+
+    auction: str
+    item: int
+    time: int
+    price: int
+
+
+class Top(NamedTuple):
+    """A bid with its rank in a window."""
+
+    auction: str
+    price: int
+    time: int
+    rank: int
+    start: int
+
+
+BIDS = [Bid(f"auction {n * n % 5}", n % 2, 2 * n + 1, n * 7 % 11) for n in range(30)]
+SIZE = 20
+WINDOWS = WindowStrategy.tumbling(timedelta(milliseconds=SIZE))
+
+
+class FirstAndLast(Program):
+    """The first and the last bid of an auction, of records that are rows and of columns."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.timed(BIDS, attrgetter("time"))
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+            keyed = stream.key_by(attrgetter("auction", "item"))
+            p.collect(keyed.last("price").process(Stamped()), f"last in {name}")
+            p.collect(keyed.first("price").process(Stamped()), f"first in {name}")
+            p.collect(keyed.last().process(Stamped()), f"latest in {name}")
+            of_windows = keyed.window(WINDOWS)
+            p.collect(of_windows.last("price").process(Stamped()), f"last of windows in {name}")
+            p.collect(of_windows.first().process(Stamped()), f"first of windows in {name}")
+
+    def check(self, run: Run) -> None:
+        by_key: dict[tuple[str, int], list[Bid]] = {}
+        for bid in BIDS:
+            by_key.setdefault((bid.auction, bid.item), []).append(bid)
+        for name in ("rows", "columns"):
+            self.expect(run, f"last in {name}", by_key, lambda bid, before: bid.price >= max(before, default=-1))
+            self.expect(run, f"first in {name}", by_key, lambda bid, before: bid.price < min(before, default=99))
+            self.expect(run, f"latest in {name}", by_key, lambda bid, before: True)
+            last, first = [], []
+            for bids in by_key.values():
+                for start in range(0, 60, SIZE):
+                    inside = [bid for bid in bids if start <= bid.time < start + SIZE]
+                    if inside:
+                        last.append((max(inside, key=lambda bid: (bid.price, bid.time)), start + SIZE - 1))
+                        first.append((inside[0], start + SIZE - 1))
+            run.expect_all(*last, name=f"last of windows in {name}")
+            run.expect_all(*first, name=f"first of windows in {name}")
+
+    def expect(
+        self, run: Run, name: str, by_key: dict[Any, list[Bid]], is_emitted: Callable[[Bid, list[int]], bool]
+    ) -> None:
+        """Expect the bids for which ``is_emitted`` is true. It is called with the prices before."""
+        expected = []
+        for bids in by_key.values():
+            for number, bid in enumerate(bids):
+                if is_emitted(bid, [before.price for before in bids[:number]]):
+                    expected.append((bid, bid.time))
+        run.expect_all(*expected, name=name)
+
+
+class TopOfWindows(Program):
+    """The highest bids of an auction in each window, in their order."""
+
+    def build(self, p: Pipeline) -> None:
+        keyed = p.timed(BIDS, attrgetter("time")).key_by(attrgetter("auction"))
+        sliding = WindowStrategy.sliding(timedelta(milliseconds=SIZE), timedelta(milliseconds=10))
+        p.collect(keyed.window(WINDOWS).top_n(2, by="price"), "bids")
+        ranked = keyed.window(sliding).top_n(3, Top, by="price", rank="rank", start="start")
+        p.collect(ranked.process(Stamped()), "ranked")
+
+    def check(self, run: Run) -> None:
+        expected: list[Any] = []
+        ranked: list[Any] = []
+        for auction in {bid.auction for bid in BIDS}:
+            for start in range(-10, 60, 10):
+                inside = [bid for bid in BIDS if bid.auction == auction and start <= bid.time < start + SIZE]
+                inside.sort(key=lambda bid: -bid.price)
+                if start % SIZE == 0:
+                    expected += inside[:2]
+                for rank, bid in enumerate(inside[:3], start=1):
+                    ranked.append((Top(auction, bid.price, bid.time, rank, start), start + SIZE - 1))
+        run.expect_all(*expected, name="bids")
+        run.expect_all(*ranked, name="ranked")
+
+
+PROGRAMS = (FirstAndLast(), TopOfWindows())

@@ -1,0 +1,124 @@
+"""Operators that choose records by their order compared with SQL over the same records, run by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import ExecutionEnvironment
+from dsv2.arrow import schema_of
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.testing import ManualClock
+from tests.profiles import examples
+from tests.strategies import long_lists
+
+
+class Event(NamedTuple):
+    """A record. Its number is the order of arrival."""
+
+    number: int
+    user: str
+    part: int
+    time: int
+    price: float | None
+    text: str
+
+
+class Top(NamedTuple):
+    """A record with its rank in a window."""
+
+    number: int
+    start: int
+    rank: int
+
+
+ROWS = st.tuples(
+    st.sampled_from("ab"),
+    st.integers(0, 1),
+    st.integers(0, 40),
+    st.none() | st.integers(-2, 2).map(float) | st.sampled_from([float("nan"), float("inf"), -0.0]),
+    st.text("aé\U0001f600", max_size=2),
+)
+EVENTS = long_lists(ROWS, max_size=40).map(lambda rows: [Event(number, *row) for number, row in enumerate(rows)])
+BY = st.sampled_from([None, "time", "price", "text"])
+BATCHES = st.sampled_from([1, 3, 100])
+
+
+def run(events: list[Event], batch: int, apply: Callable[[Any], Any]) -> list[Any]:
+    """``apply`` gets the records by user and part."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    sink = CollectSink[Any]()
+    times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).with_max_out_of_order_time(
+        timedelta(milliseconds=40)
+    )
+    source: Any = env.from_collection(events)
+    keyed = source.process(times.build_as_process_function()).key_by(attrgetter("user", "part"))
+    apply(keyed).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def sql(query: str, events: list[Event]) -> list[tuple[Any, ...]]:
+    table = pa.table(list(zip(*events, strict=True)), schema_of(Event))
+    return duckdb.connect().register("events", table).execute(query).fetchall()
+
+
+@examples(15)
+@given(EVENTS.filter(bool), BY, st.booleans(), BATCHES)
+def test_first_and_last(events: list[Event], by: str | None, is_last: bool, batch: int) -> None:
+    found: dict[tuple[str, int], Event] = {}
+    emitted = run(events, batch, lambda keyed: keyed.last(by, Event) if is_last else keyed.first(by, Event))
+    for event in emitted:
+        found[event.user, event.part] = event
+    order = f"{by or 'time'} {'DESC NULLS LAST' if is_last else 'ASC NULLS FIRST'}, number {'DESC' if is_last else ''}"
+    expected = sql(
+        f"SELECT number FROM events QUALIFY row_number() OVER (PARTITION BY user, part ORDER BY {order}) = 1", events
+    )
+    assert sorted(event.number for event in found.values()) == sorted(number for (number,) in expected)
+    numbers = [event.number for event in emitted]
+    assert len(set(numbers)) == len(numbers)
+    for count in range(1, len(events)):  # each record is emitted if it is the one so far
+        assert (events[count - 1].number in numbers) == is_best(events[:count], by, is_last)
+
+
+def is_best(events: list[Event], by: str | None, is_last: bool) -> bool:
+    """Return whether the last of ``events`` is the first or last one of its key."""
+    *before, event = (one for one in events if (one.user, one.part) == (events[-1].user, events[-1].part))
+    rank = [value_of(one, by) for one in before]
+    own = value_of(event, by)
+    return all(own >= one for one in rank) if is_last else all(own < one for one in rank)
+
+
+def value_of(event: Event, by: str | None) -> tuple[int, Any]:
+    value = getattr(event, by or "time")
+    return (0, 0) if value is None else (2, 0) if value != value else (1, value)
+
+
+@examples(15)
+@given(EVENTS.filter(bool), BY, st.booleans(), st.integers(1, 3), BATCHES)
+def test_top_n_of_windows(events: list[Event], by: str | None, descending: bool, n: int, batch: int) -> None:
+    windows = WindowStrategy.tumbling(timedelta(milliseconds=10))
+    found = run(
+        events,
+        batch,
+        lambda keyed: keyed.window(windows).top_n(n, Top, by=by, descending=descending, rank="rank", start="start"),
+    )
+    order = f"{by or 'time'} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}, number"
+    expected = sql(
+        f"SELECT number, time // 10 * 10 AS start, row_number() OVER (PARTITION BY user, part, start ORDER BY {order}) "
+        f"AS rank FROM events QUALIFY rank <= {n}",
+        events,
+    )
+    assert sorted(map(tuple, found)) == sorted(expected)
+    starts = [top.start for top in found]
+    assert starts == sorted(starts)

@@ -1,0 +1,160 @@
+"""The first, the last and the first ``n`` records of keys and windows, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import PlanError
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.state import StateTtl
+from dsv2.testing import ManualClock, OneInputHarness
+from tests.durations import ms
+
+SECOND = WindowStrategy.tumbling(timedelta(seconds=1))
+
+
+class Bid(NamedTuple):
+    """Input."""
+
+    user: str
+    time: int
+    price: int | None
+    tags: list[str]
+
+
+class Top(NamedTuple):
+    """A result with a rank and a window."""
+
+    place: int
+    price: int | None
+    begin: int
+    end: int
+
+
+def bid(user: str, time: int, price: int | None = None) -> Bid:
+    return Bid(user, time, price, [user])
+
+
+BIDS = [
+    bid("ada", 100, 3), bid("ben", 150, 5), bid("ada", 50, 7), bid("ada", 100, 7), bid("ben", 150), bid("ben", 140, 9),
+    bid("ada", 1_200, 1), bid("ada", 1_100, 8), bid("ben", 90, 9),
+]  # fmt: skip
+
+
+def keyed(bids: list[Bid], *, timed: bool = True) -> Any:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2], clock=ManualClock()))
+    stream: Any = env.from_collection(bids)
+    if timed:
+        builder = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+        stream = stream.process(builder.with_max_out_of_order_time(ms(2_000)).build_as_process_function())
+    return env, stream.key_by(attrgetter("user"))
+
+
+def results(apply: Callable[[Any], Any], *, timed: bool = True, bids: list[Bid] = BIDS) -> list[Any]:
+    env, stream = keyed(bids, timed=timed)
+    sink = CollectSink[Any]()
+    apply(stream).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def of(user: str, bids: list[Any]) -> list[tuple[int, int | None]]:
+    return [(one.time, one.price) for one in bids if one.user == user]
+
+
+def test_last_by_timestamp_and_later_arrival() -> None:
+    found = results(lambda stream: stream.last())
+    assert of("ada", found) == [(100, 3), (100, 7), (1_200, 1)]
+    assert of("ben", found) == [(150, 5), (150, None)]
+
+
+def test_first_by_timestamp_and_earlier_arrival() -> None:
+    found = results(lambda stream: stream.first())
+    assert of("ada", found) == [(100, 3), (50, 7)]
+    assert of("ben", found) == [(150, 5), (140, 9), (90, 9)]
+
+
+def test_order_of_a_field_with_none() -> None:
+    assert of("ben", results(lambda stream: stream.last("price"))) == [(150, 5), (140, 9), (90, 9)]
+    assert of("ben", results(lambda stream: stream.first("price"))) == [(150, 5), (150, None)]
+
+
+def test_order_of_arrival_without_timestamps() -> None:
+    assert results(lambda stream: stream.last(), timed=False) == BIDS
+    assert results(lambda stream: stream.first(), timed=False) == BIDS[:2]
+
+
+def test_records_of_subclasses_stay() -> None:
+    class Special(Bid):
+        """A subclass."""
+
+    special = Special("ada", 200, 9, [])
+    (found,) = results(lambda stream: stream.last(records=Bid), bids=[special])
+    assert type(found) is Special
+
+
+def test_value_of_a_key_is_forgotten() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    last: Any = env.from_collection(BIDS).key_by(attrgetter("user")).last("price", ttl=StateTtl(timedelta(seconds=1)))
+    one = OneInputHarness(last._node.body, key=attrgetter("user"))
+    one.input.push(bid("ada", 1, 5), bid("ada", 2, 4))
+    one.advance_clock(ms(999))
+    one.input.push(bid("ada", 3, 3))
+    one.advance_clock(ms(1))
+    one.input.push(bid("ada", 4, 2))
+    assert [one.time for one in one.output.records] == [1, 4]
+
+
+def test_first_and_last_of_windows() -> None:
+    last = results(lambda stream: stream.window(SECOND).last())
+    assert of("ada", last) == [(100, 7), (1_200, 1)]
+    assert of("ben", last) == [(150, None)]
+    first = results(lambda stream: stream.window(SECOND).first("price"))
+    assert of("ada", first) == [(100, 3), (1_200, 1)]
+    assert of("ben", first) == [(150, None)]
+
+
+def test_top_n_of_windows() -> None:
+    found = results(lambda stream: stream.window(SECOND).top_n(2, by="price"))
+    assert of("ada", found) == [(50, 7), (100, 7), (1_100, 8), (1_200, 1)]
+    assert of("ben", found) == [(140, 9), (90, 9)]
+    ranked = results(
+        lambda stream: stream.window(SECOND).top_n(
+            2, Top, by="time", descending=False, rank="place", start="begin", end="end"
+        )
+    )
+    assert sorted(ranked) == [
+        Top(1, 7, 0, 1_000), Top(1, 8, 1_000, 2_000), Top(1, 9, 0, 1_000), Top(2, 1, 1_000, 2_000),
+        Top(2, 3, 0, 1_000), Top(2, 9, 0, 1_000),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("apply", "text"),
+    [
+        (lambda stream: stream.last("prize"), "has no field 'prize', only user, time, price, tags"),
+        (lambda stream: stream.first("tags"), "'tags' of Bid is a list, which has no order"),
+        (lambda stream: stream.map(list).key_by(len).last(), r"key_by\(operator.attrgetter\('user'\)\)"),
+        (lambda stream: stream.map(lambda bid: bid).key_by(attrgetter("user")).last(), "Pass it: records="),
+        (lambda stream: stream.map(str).key_by(attrgetter("user")).last(), "str has no columns"),
+        (lambda stream: stream.window(SECOND).top_n(0, by=None), "at least 1, not 0"),
+        (lambda stream: stream.window(SECOND).top_n(1, Top, by=None, rank="rank"), "no field 'rank' of type int"),
+        (lambda stream: stream.window(SECOND).top_n(1, Top, by=None), "Bid has no field 'place' of Top"),
+        (
+            lambda stream: stream.window(WindowStrategy.session(timedelta(seconds=1))).last(),
+            "the windows are not tumbling or sliding windows in event time. Call process",
+        ),
+    ],
+)
+def test_what_is_refused(apply: Any, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        apply(keyed(BIDS)[1])
