@@ -61,58 +61,42 @@ _PLAIN: dict[Any, PlainColumn] = {
 _LISTS = (list, set, frozenset)
 
 
-def column_type(form: object) -> ColumnType | None:
-    """Return the column type for values of a declared type; None if there is none, such as for ``int | str``."""
-    return _Forms().of(form)
+def column_type(form: Any, inside: Sequence[type] = ()) -> ColumnType | None:
+    """Return the column type for values of a declared type; None if there is none, such as for ``int | str``.
+
+    ``inside``: The classes that it is a part of. A class that contains itself has no column type.
+    """
+    form = resolved(form)
+    origin, arguments = typing.get_origin(form), typing.get_args(form)
+    if origin is None:
+        return _PLAIN[form] if form in _PLAIN else _of_class(form, inside) if isinstance(form, type) else None
+    present = [argument for argument in arguments if argument is not type(None)]
+    if origin is typing.Literal:
+        kinds = {_PLAIN.get(type(argument)) for argument in present}
+        return kinds.pop() if len(kinds) == 1 else None
+    if len(present) == 1 < len(arguments):  # T | None
+        return column_type(present[0], inside)
+    if origin in _LISTS or (origin is tuple and arguments[1:] == (...,)):
+        return list_of(column_type(arguments[0], inside))
+    if origin is dict:
+        return map_of(*(column_type(argument, inside) for argument in arguments))
+    if origin is tuple:
+        return _struct_of(_numbered(arguments), [column_type(argument, inside) for argument in arguments])
+    return _of_class(origin, inside) if isinstance(origin, type) and dataclasses.is_dataclass(origin) else None
 
 
-class _Forms:
-    """Finds column types. A class that contains itself has none."""
-
-    def __init__(self) -> None:
-        self._inside: list[type] = []
-
-    def of(self, form: Any) -> ColumnType | None:
-        form = resolved(form)
-        origin, arguments = typing.get_origin(form), typing.get_args(form)
-        if origin is not None:
-            return self._of_generic(origin, arguments)
-        if form in _PLAIN:
-            return _PLAIN[form]
-        return self._of_class(form) if isinstance(form, type) else None
-
-    def _of_generic(self, origin: Any, arguments: tuple[Any, ...]) -> ColumnType | None:
-        present = [argument for argument in arguments if argument is not type(None)]
-        if origin is typing.Literal:
-            kinds = {_PLAIN.get(type(argument)) for argument in present}
-            return kinds.pop() if len(kinds) == 1 else None
-        if len(present) == 1 < len(arguments):  # T | None
-            return self.of(present[0])
-        if origin in _LISTS:
-            return list_of(self.of(arguments[0]))
-        if origin is dict:
-            return map_of(self.of(arguments[0]), self.of(arguments[1]))
-        if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-            return list_of(self.of(arguments[0]))
-        if origin is tuple:
-            return _struct_of([f"_{number}" for number in range(1, len(arguments) + 1)], map(self.of, arguments))
-        return self._of_class(origin) if isinstance(origin, type) and dataclasses.is_dataclass(origin) else None
-
-    def _of_class(self, kind: type) -> ColumnType | None:
-        if issubclass(kind, Enum):
-            return "string"
-        has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or is_typeddict(kind)
-        if not has_fields or kind in self._inside:
-            return None
-        try:
-            hints = typing.get_type_hints(kind)
-        except Exception:  # a name that exists only for type checkers
-            return None
-        self._inside.append(kind)
-        names = _field_names(kind, hints)
-        struct = _struct_of(names, [self.of(hints.get(name)) for name in names])
-        self._inside.pop()
-        return struct
+def _of_class(kind: type, inside: Sequence[type]) -> ColumnType | None:
+    if issubclass(kind, Enum):
+        return "string"
+    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or is_typeddict(kind)
+    if not has_fields or kind in inside:
+        return None
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception:  # a name that exists only for type checkers
+        return None
+    names = _field_names(kind, hints)
+    return _struct_of(names, [column_type(hints.get(name), [*inside, kind]) for name in names])
 
 
 def column_type_of_value(
@@ -128,12 +112,16 @@ def column_type_of_value(
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(value, tuple):
-        names = getattr(kind, "_fields", None) or [f"_{number}" for number in range(1, len(value) + 1)]
+        names = getattr(kind, "_fields", None) or _numbered(value)
         return _struct_of(names, map(of_part, value))
     if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = _field_names(kind)
         return _struct_of(names, [of_part(getattr(value, name, None)) for name in names])
     return None
+
+
+def _numbered(parts: Sequence[object]) -> list[str]:
+    return [f"_{number}" for number in range(1, len(parts) + 1)]
 
 
 def _struct_of(names: Sequence[str], columns: Iterable[ColumnType | None]) -> ColumnType | None:
@@ -141,15 +129,17 @@ def _struct_of(names: Sequence[str], columns: Iterable[ColumnType | None]) -> Co
     return StructColumn(tuple(fields)) if fields and len(fields) == len(names) else None
 
 
-def _field_names(kind: Any, hints: dict[str, Any]) -> list[str]:
+def _field_names(kind: Any, hints: Iterable[str] = ()) -> list[str]:
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind)]
     return list(getattr(kind, "_fields", hints))
 
 
 def list_of(element: ColumnType | None) -> ColumnType | None:
+    """Return the type of lists; None if the elements have none."""
     return None if element is None else ListColumn(element)
 
 
 def map_of(key: ColumnType | None, value: ColumnType | None) -> ColumnType | None:
+    """Return the type of maps; None if keys or values have none."""
     return None if key is None or value is None else MapColumn(key, value)

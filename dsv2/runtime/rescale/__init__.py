@@ -10,7 +10,7 @@ The rules guarantee that no watermark advances further than it would have withou
 is not forgotten, and that nothing waits once every channel has sent.
 """
 
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, InputChange, OperatorChange, Senders, changes
+from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, owner_of, rescaled_states
 from dsv2.runtime.rescale.snapshots import rescale
 from dsv2.runtime.rescale.succession import ProgramSuccession
