@@ -26,11 +26,11 @@ from dsv2.local import LocalRuntime, run
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.frames.rows import encode_reports
+from runtime_spark.frames.task_report import TaskReport
 
 __all__ = ("main", "report_of")
 
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.at_most(f"{job}: CPU time with progress, beside without", ratio, MOST)
     header = ("job", "with, ns", "without, ns", "median ratio", "least", "greatest", "rounds")
     report.table("CPU time per record", header, rows)
-    size = len(encode_reports([report_of(subtask) for subtask in range(_SUBTASKS)]))
+    size = len(TaskReport([report_of(subtask) for subtask in range(_SUBTASKS)]).encoded())
     report.table(
         "Reports of a micro-batch", ("subtasks", "bytes", "bytes per subtask"), [(_SUBTASKS, size, size / _SUBTASKS)]
     )
@@ -150,9 +150,9 @@ def _without() -> Iterator[None]:
         yield
 
 
-def report_of(subtask: int) -> dict[str, Any]:
+def report_of(subtask: int) -> SubtaskReport:
     """The report of a subtask in the middle of a long job."""
-    return new_report(
+    return SubtaskReport(
         "a descriptive uid",
         subtask,
         records_in=10_000_000_000 + subtask,
@@ -161,7 +161,7 @@ def report_of(subtask: int) -> dict[str, Any]:
         keys=100_000,
         event_time=1_700_000_000_000,
         user_ns=123_456_789,
-        span=[1_700_000_000_000, 1_700_000_000_500],
+        span=(1_700_000_000_000, 1_700_000_000_500),
         state_bytes=1_000_000,
     )
 

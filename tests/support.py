@@ -29,6 +29,7 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Announcement, OperatorParts
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_entries
@@ -233,8 +234,8 @@ class Driver:
         target = operator_named(self._plan, uid).id
         return elements(f for f in self.frames if (f.operator, f.subtask) == (target, subtask))
 
-    def progress(self, uid: str) -> dict[str, Any]:
-        return next(entry for entry in self.subtask.progress() if entry["uid"] == uid)
+    def progress(self, uid: str) -> SubtaskReport:
+        return next(report for report in self.subtask.progress() if report.uid == uid)
 
     def restart(self) -> None:
         """Continue with a new subtask that is restored from this one."""

@@ -5,15 +5,15 @@ Micro-batches are numbered as for sinks, over all generations of the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dsv2.base.folders import Folder
 from dsv2.base.record_position import Offset, RecordPosition, SplitName
 from dsv2.checks.json_documents import decoded, read_document, write_document
 from dsv2.graph import Operator, Plan
 from dsv2.graph.record_skips import SkippedRecords, warn_of_skip
+from dsv2.runtime.report.subtask_report import SubtaskReport
 
 _NAME = "dsv2/unblocking.json"
 _WARNED = "dsv2/warned.json"  # a file of its own, because a run writes it when another one may have begun
@@ -59,8 +59,7 @@ class Unblocking:
         self._stored = read_document(checkpoint, _NAME, _Content, _REMEDY) or _Content(None, ())
         before, withdrawn = dict(self._stored.skips), {uid for uid, places in asked.items() if not places}
         kept = {at: batch for at, batch in before.items() if batch is not None or at.source not in withdrawn}
-        new = (RecordPosition(uid, *place) for uid, places in asked.items() for place in sorted(places, key=repr))
-        after = {**dict.fromkeys(new), **kept}
+        after = {**dict.fromkeys(_positions(asked)), **kept}
         self._content = replace(self._stored, skips=tuple(after.items()))
         # A request that is withdrawn, and made again, is a new one.
         self._warned = self._read_warned() & before.keys() & after.keys() if before else set()
@@ -89,9 +88,9 @@ class Unblocking:
         """Record that a callback has failed in ``batch``."""
         self._write(replace(self._content, failed=batch))
 
-    def note_skipped(self, batch: int, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Record which records a micro-batch has skipped, according to its reports, before it is committed."""
-        if found := list(_positions(reports)):
+    def note_skipped(self, batch: int, skipped: SkippedRecords) -> None:
+        """Record which records a micro-batch has skipped, before it is committed."""
+        if found := _positions(skipped):
             skips = dict(self._content.skips) | dict.fromkeys(found, batch)
             self._write(replace(self._content, skips=tuple(skips.items())))
 
@@ -132,13 +131,13 @@ class Unblocking:
         self._content = content
 
 
-def skipped_in(reports: Iterable[Mapping[str, Any]]) -> SkippedRecords:
+def skipped_in(reports: Iterable[SubtaskReport]) -> SkippedRecords:
     """Return the records that were skipped according to the reports of a micro-batch."""
-    return _by_source(_positions(reports))
+    return _by_source(RecordPosition(report.uid, *place) for report in reports for place in report.skipped)
 
 
-def _positions(reports: Iterable[Mapping[str, Any]]) -> Iterator[RecordPosition]:
-    return (RecordPosition(report["uid"], *place) for report in reports for place in report.get("skipped", ()))
+def _positions(records: SkippedRecords) -> list[RecordPosition]:
+    return [RecordPosition(uid, *place) for uid, places in records.items() for place in sorted(places, key=repr)]
 
 
 def _by_source(positions: Iterable[RecordPosition]) -> SkippedRecords:

@@ -37,6 +37,7 @@ from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import Halt
@@ -95,11 +96,11 @@ class Recorder:
         """Called from time to time, also without micro-batches."""
         self._sinks.roll()
 
-    def record(self, batch_id: int, now_ms: int) -> None:
-        """Called after each micro-batch."""
+    def record(self, batch_id: int, now_ms: int, reports: Sequence[SubtaskReport]) -> None:
+        """Called after each micro-batch with the reports of its subtasks."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
         letters = self._run.take_letters()
-        self._limits.check(self._run.reports() if self._limits else ())
+        self._limits.check(reports, self._run.reader_reports() if self._limits else ())
         self._note_skipped(batch_id)
         measured = self._run.phases.measured
         if self._checkpoint is not None:
@@ -118,7 +119,7 @@ class Recorder:
         if self._unblocking is None or (skipped := self._run.skipped()) == self._skipped:
             return
         before, self._skipped = self._skipped, skipped
-        new = [{"uid": uid, "skipped": places - before.get(uid, frozenset())} for uid, places in skipped.items()]
+        new = {uid: places - before.get(uid, frozenset()) for uid, places in skipped.items()}
         self._unblocking.note_skipped(batch_id, new)
 
     def _stored(
@@ -236,16 +237,17 @@ class MicroBatchRunner:
         batch_id = self._next_batch
         self._recorder.before_batch()
         self._run.run_batch()
-        self._recorder.record(batch_id, self._time.now_ms)
+        reports = self._run.progress()
+        self._recorder.record(batch_id, self._time.now_ms, reports)
         self._next_batch += 1
-        self._report(batch_id, began_ms)
+        self._report(batch_id, began_ms, reports)
         if self._restarts and batch_id % _RESTARTS_BY_ROWS:
             self._run.restart()
         elif self._restarts:
             restart(self._plan, self._run)
 
-    def _report(self, batch_id: int, began_ms: int) -> None:
-        reported = self._reports.add(batch_id, self._run.progress(), self._time.now_ms)
+    def _report(self, batch_id: int, began_ms: int, reports: Sequence[SubtaskReport]) -> None:
+        reported = self._reports.add(batch_id, reports, self._time.now_ms)
         self._reports.note_splits(self._run.splits(self._time.now_ms))
         self._reports.complete(reported, began_ms, *self._run.phases.end())
         self._run.reset_times()

@@ -23,8 +23,10 @@ from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.phases import SOURCE, Phases, level
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
+from dsv2.runtime.sources.offsets import Report
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
@@ -269,19 +271,19 @@ class LocalRun:
             yield self._plan.operators[operator_id], frames[:]
             frames.clear()
 
-    def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of every operator of every subtask, and add their times to the phases."""
+    def progress(self) -> list[SubtaskReport]:
+        """Return the reports of every operator of every subtask, and add their times to the phases."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         reports = [entry for part in parts for entry in part.progress()]
         for report in reports:
-            if (phase := self._phase_of.get(report["uid"])) is not None:
-                self.phases.ns[phase] += report["user_ns"]
+            if (phase := self._phase_of.get(report.uid)) is not None:
+                self.phases.ns[phase] += report.user_ns
         return reports
 
-    def reports(self) -> list[Mapping[str, Any]]:
-        """Return the progress of every operator, and the reports of the readers of sources."""
-        of_readers = [reader.report() for reader in self._readers if isinstance(reader, SplitReader)]
-        return [*self.progress(), *(report for report in of_readers if report is not None)]
+    def reader_reports(self) -> list[Report]:
+        """Return the reports of the readers of sources with splits."""
+        found = [reader.report() for reader in self._readers if isinstance(reader, SplitReader)]
+        return [report for report in found if report is not None]
 
     def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
         """Return the progress of the splits of each source at ``now_ms``, by uid."""

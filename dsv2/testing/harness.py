@@ -28,7 +28,7 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask import Subtask
-from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain
@@ -340,7 +340,9 @@ class Harness:
     @property
     def progress(self) -> OperatorProgress:
         """The counters, gauges and watermarks, as in the job's progress."""
-        return job_progress(self._plan, 0, self._subtask.progress()).operators[self._operator.uid]
+        reports = JobReports(self._plan, in_portions=False)
+        reports.add(0, self._subtask.progress(), self._time.now_ms)
+        return reports.progress().operators[self._operator.uid]
 
     @short_traceback
     def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from pyspark.sql import SparkSession
 
 from dsv2.base.folders import Folder
@@ -16,11 +13,6 @@ from dsv2.jobs.handle import RunOptions
 from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
-
-
-def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the letters among the reports of the subtasks."""
-    return [report["letter"] for report in reports if "letter" in report]
 
 
 def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: str) -> LetterWriter:

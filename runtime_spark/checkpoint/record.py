@@ -7,7 +7,7 @@ writes the record, and a run replaces it when there is something new, mostly in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.difference import Difference
-from dsv2.checkpoint.key_samples import KeySample, add_samples
+from dsv2.checkpoint.key_samples import add_samples
 from dsv2.checkpoint.record import JobRecord, converted
 from dsv2.checks.json_documents import from_json, write_document
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from runtime_spark.checkpoint.spark_logs import Beginning
 from runtime_spark.frames.layout import Layout, StateLayout
+from runtime_spark.frames.task_report import TaskReport
 
 JOB_FOLDER = "dsv2/job"
 _RESTORE = "Restore it from a backup, or start from a new checkpoint_location."
@@ -121,15 +122,12 @@ class SparkRecord(JobRecord, frozen=True, kw_only=True):
         """The number that sinks give to the first micro-batch of the generation."""
         return self.batch_id + 1
 
-    def with_reports(self, reports: Iterable[dict[str, Any]]) -> SparkRecord:
-        """Return this record with the reports of the subtasks on a micro-batch."""
-        reports = list(reports)
+    def with_report(self, report: TaskReport) -> SparkRecord:
+        """Return this record with the reports on a micro-batch."""
         names = {uid: set(kept) for uid, kept in self.fields.items()}
-        for report in reports:
-            if "fields_of" in report:
-                names.setdefault(report["fields_of"], set()).update(report["names"])
-        samples = (cast("KeySample", report) for report in reports if "key_of" in report)
-        keys = add_samples(list(self.keys), samples)
+        for uid, name in report.fields:
+            names.setdefault(uid, set()).add(name)
+        keys = add_samples(list(self.keys), report.keys)
         return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
 
     def with_ended(self, ended: Iterable[tuple[str, int]], sources: Mapping[str, int]) -> SparkRecord:

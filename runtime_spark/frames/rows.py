@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -17,34 +16,9 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
-from dsv2.runtime.report.subtask_report import short, whole
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-
-SPAN = "span"
-"""The entry with the times at which a subtask began and ended a micro-batch, in ms since the epoch."""
-
-_TIMES = (SPAN, "user_ns")
-
-
-def encode_reports(reports: Iterable[dict[str, Any]]) -> bytes:
-    """Return the payload of a row that carries ``reports``."""
-    return json.dumps([short(report) for report in reports], separators=(",", ":")).encode()
-
-
-def decode_reports(payload: bytes) -> list[dict[str, Any]]:
-    """Return the reports in the result of ``encode_reports``."""
-    return [whole(entry) for entry in json.loads(payload)]
-
-
-def distinct_reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Return the reports of tasks. Repeated tasks report the same, except for the times."""
-    distinct: dict[str, list[dict[str, Any]]] = {}
-    for reports in map(decode_reports, payloads):
-        same = [{name: value for name, value in report.items() if name not in _TIMES} for report in reports]
-        distinct.setdefault(json.dumps(same), reports)
-    return [report for reports in distinct.values() for report in reports]
-
+from runtime_spark.frames.task_report import TaskReport
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")
@@ -117,10 +91,9 @@ class FrameEncoder:
         self._rows.append(row)
         self.size += len(row[3])
 
-    def report(self, progress: list[dict[str, Any]]) -> None:
-        """Add a row that carries progress reports to the driver."""
-        if progress:
-            self.add((REPORT_SLOT, 0, 0, encode_reports(progress)))
+    def report(self, report: TaskReport) -> None:
+        """Add a row that carries a report to the driver."""
+        self.add((REPORT_SLOT, 0, 0, report.encoded()))
 
     def take(self) -> list[Row]:
         """Return and remove the buffered rows. Raises ``JobError`` if they exceed the limit of a sink on the driver."""

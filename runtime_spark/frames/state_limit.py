@@ -8,11 +8,12 @@ Arrow array of binary values, which must also be smaller than 2 GiB.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from dsv2.errors import JobError
 from dsv2.graph import Plan
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from runtime_spark.frames.layout import Layout, StateLayout, spark_partition
 
 LARGEST_STATE = 1 << 30  # bytes
@@ -60,11 +61,11 @@ class StateSizes:
         self._steps: dict[_Place | _Task, int] = {}
         self._slow: dict[_Place, int] = {}
 
-    def note(self, reports: Iterable[Mapping[str, Any]]) -> None:
+    def note(self, reports: Iterable[SubtaskReport]) -> None:
         """Called after each micro-batch with the reports of the subtasks."""
         for report in reports:
-            if (size := report.get("state_bytes")) is not None:
-                place = (report["uid"], report["subtask"])
+            if (size := report.state_bytes) is not None:
+                place = report.uid, report.subtask
                 self._sizes[place] = size
                 self._warn_of_time(place, size)
                 self._warn(place, [place], size, LARGEST_STATE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -19,8 +18,8 @@ from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.views.notebook import NotebookHandle
-from runtime_spark.checkpoint.dead_letters import letters_in
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.job.task_times import batch_phases, task_times, what_runs
 from runtime_spark.platform.job_group import job_group
@@ -71,21 +70,20 @@ class BatchJob(ThreadJob, NotebookHandle):
             for sink in self._writer.files:
                 sink.begin(0)
             written = self._writer.write(self._frames, 0)
-            self._letters.write(0, letters_in(written))
+            self._letters.write(0, written.letters)
             written_at = self._system.now_ms()
             for sink in self._writer.files:
                 sink.publish()
                 sink.finish()
-            reports = [report for report in written if "uid" in report]
-            self._complete(reports, started_at, written_at)
-            warn_of_missed_skips(self._plan, skipped_in(reports))
+            self._complete(written.subtasks, started_at, written_at)
+            warn_of_missed_skips(self._plan, skipped_in(written.subtasks))
         except Exception as error:
             if not self._stopped:
                 self._failure = self._failure_of(error)
             return
         self._listeners.progress(self.progress)
 
-    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> None:
+    def _complete(self, reports: list[SubtaskReport], started_at: int, written_at: int) -> None:
         ended_at = self._system.now_ms()
         tasks = task_times(self._plan, reports, written_at)
         phases = batch_phases(

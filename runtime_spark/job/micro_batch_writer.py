@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.sink.publisher import Publisher
@@ -54,19 +54,18 @@ class MicroBatchWriter:
         if self.sinks.files:
             self._publisher.start()
 
-    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+    def write(self, frames: DataFrame, batch_id: int) -> list[SubtaskReport]:
         """Write a micro-batch, by Spark's number, and return the reports of the subtasks."""
         self._lease.check()
         self.checkpoint.check_owned()
         self._publisher.await_published()
         self._last_written = batch_id
         written = self.sinks.write(frames, self.checkpoint.first_batch + batch_id)
-        of_readers = [report for report in written if "source" in report]
-        self._archive.add(batch_id, of_readers)
-        self.splits.note(of_readers)
+        self._archive.add(batch_id, written.readers)
+        self.splits.note(written.readers)
         self.checkpoint.add(batch_id, written)
         self._publisher.prepared(batch_id)
-        return [report for report in written if "uid" in report]
+        return written.subtasks
 
     def publish(self) -> None:
         """Wait until everything is published. Called when the query is over."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,6 +23,7 @@ from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.remedies import with_remedies
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.views.notebook import NotebookHandle
 from runtime_spark.frames.failures import job_failure
@@ -128,7 +129,7 @@ class StreamingJob(BaseJob, NotebookHandle):
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             self._end_soon()
 
-    def _note(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
+    def _note(self, batch_id: int, reports: list[SubtaskReport]) -> None:
         written_at = SystemClock().now_ms()  # as the clocks of the workers
         tasks = task_times(self._plan, reports, written_at)
         reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports, self._clock.now_ms())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS, SOURCE, level
-from runtime_spark.frames.rows import SPAN
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from runtime_spark.sink.sinks import SinkWriter
 
 _PLANNING: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit")
@@ -46,13 +46,13 @@ class SparkTimes:
     commit: float
 
 
-def task_times(plan: Plan, reports: Iterable[Mapping[str, Any]], now_ms: int) -> TaskTimes:
+def task_times(plan: Plan, reports: Iterable[SubtaskReport], now_ms: int) -> TaskTimes:
     """Return the times of the tasks that sent ``reports``. Without any, they began and ended at ``now_ms``."""
     operators = {operator.uid: operator for operator in plan.operators}
     spans: dict[str, tuple[int, int]] = {}
     for report in reports:
-        if (span := report.get(SPAN)) is not None:
-            phase = _phase(plan, operators[report["uid"]])
+        if (span := report.span) is not None:
+            phase = _phase(plan, operators[report.uid])
             begin, end = spans.get(phase, span)
             spans[phase] = min(begin, span[0]), max(end, span[1])
     return TaskTimes(

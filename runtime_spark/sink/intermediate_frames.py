@@ -16,8 +16,8 @@ from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
 from dsv2.model.context import RuntimeExecutionMode
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import distinct_reports
 from runtime_spark.frames.schema import check_readable, schema_of
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.platform.connect import check_passages_on
 from runtime_spark.platform.java_classes import java_class
 from runtime_spark.platform.streaming_dataframes import reads_the_same
@@ -39,10 +39,10 @@ class PassedReports:
         """The accumulator to which tasks add the reports."""
         return self._payloads
 
-    def take(self) -> list[dict[str, Any]]:
+    def take(self) -> TaskReport:
         """Return the reports since the last call. A task that was repeated has reported the same again."""
         payloads, self._payloads.value = self._payloads.value, []
-        return distinct_reports(payloads)
+        return TaskReport.distinct(payloads)
 
 
 class _Joined(AccumulatorParam[list[bytes]]):

@@ -31,9 +31,10 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, decode_reports, from_arrow, to_arrow
+from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, from_arrow, to_arrow
 from runtime_spark.frames.rows import Row as FrameRow
 from runtime_spark.frames.schema import schema_of
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.tasks import Tasks
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
@@ -187,31 +188,34 @@ class SinkWriter:
         """Checks what operators have skipped, before sinks receive a micro-batch."""
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
-    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        """Write the rows of one micro-batch, and return the progress reports of its subtasks."""
+    def write(self, frames: DataFrame, batch_id: int) -> TaskReport:
+        """Write the rows of one micro-batch, and return the reports of its tasks."""
         with in_scope(LogScope(self._plan.job_name)):
-            reports = self._write(frames, batch_id)
+            report = self._write(frames, batch_id)
         if self._passed_reports is None:
-            return reports
+            return report
         passed = self._passed_reports.take()
-        self.limits.check(passed)
-        return [*passed, *reports]
+        self._check_limits(passed)
+        return TaskReport.joined([passed, report])
 
-    def _write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+    def _check_limits(self, report: TaskReport) -> None:
+        self.limits.check(report.subtasks, report.readers)
+
+    def _write(self, frames: DataFrame, batch_id: int) -> TaskReport:
         self._parallel.begin(batch_id)
         if self.files or (self._parallel and self.limits):
             return self._write_in_steps(frames, batch_id)
         rows = self._parallel.write(frames, batch_id) if self._parallel else frames.collect()
         return self._write_on_driver(rows, batch_id)
 
-    def _write_in_steps(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+    def _write_in_steps(self, frames: DataFrame, batch_id: int) -> TaskReport:
         """Write the sinks that have records: each file sink with a Spark job of its own, then the others."""
         # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             payload = F.when(F.col("slot").isin(self._slots_on_driver()), F.col("payload")).alias("payload")
             rows = frames.select("slot", "channel", "seq", payload).collect()
-            self.limits.check(_reports(row["payload"] for row in rows if row["slot"] == REPORT_SLOT))
+            self._check_limits(TaskReport.decoded(row["payload"] for row in rows if row["slot"] == REPORT_SLOT))
             slots = {row["slot"] for row in rows}
             for files in self.files:
                 if not slots.isdisjoint(self._layout.slots_of(files.operator)):
@@ -225,13 +229,13 @@ class SinkWriter:
     def _slots_on_driver(self) -> list[int]:
         return [REPORT_SLOT, *(slot for operator in self._on_driver for slot in self._layout.slots_of(operator))]
 
-    def _write_on_driver(self, rows: list[Row], batch_id: int) -> list[dict[str, Any]]:
+    def _write_on_driver(self, rows: list[Row], batch_id: int) -> TaskReport:
         by_slot: dict[int, list[bytes]] = {slot: [] for slot in self._slots_on_driver()}
         for slot, _, _, payload in sorted(rows, key=itemgetter(*_IN_ORDER)):
             if slot in by_slot:
                 by_slot[slot].append(bytes(payload))
-        reports = _reports(by_slot[REPORT_SLOT])
-        self.limits.check(reports)
+        report = TaskReport.decoded(by_slot[REPORT_SLOT])
+        self._check_limits(report)
         codec = load_job(self._packed).codec()
         limits = DriverLimits(self._plan)
         for operator in self._on_driver:
@@ -245,8 +249,4 @@ class SinkWriter:
                 self.writes_to = operator
                 write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
-        return reports
-
-
-def _reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [entry for payload in payloads for entry in decode_reports(payload)]
+        return report

@@ -24,6 +24,7 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
 from runtime_spark.frames.schema import RecordReader
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob, load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
 
@@ -169,7 +170,7 @@ def _encode(
         source.seek(first_seq)
         source.send(RecordBatch(own))
         source.flush()
-        encoder.report(source.progress())
+        encoder.report(TaskReport(source.progress()))
     return encoder.take()
 
 
@@ -221,5 +222,5 @@ def _controls_of(
     task = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
     action(task)
     task.flush()
-    encoder.report(task.progress())
+    encoder.report(TaskReport(task.progress()))
     return [(slot, channel, seq, payload) for slot, channel, _, payload in encoder.take()]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from dsv2.base.clock import SystemClock, elapsed_ns
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
@@ -14,7 +16,8 @@ from dsv2.runtime.sources.offsets import ReaderOrder
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
-from runtime_spark.frames.rows import OUTPUT_BYTES, SPAN, FrameEncoder, Row
+from runtime_spark.frames.rows import OUTPUT_BYTES, FrameEncoder, Row
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.platform.closures import from_bytes
 
@@ -61,7 +64,7 @@ def range_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], port
 class SourceRead:
     """Reads the portion of an order in a subtask, frame by frame. A frame has the place that it would have as a row."""
 
-    def __init__(self, job: WorkerJob, order: ReadOrder, report: Callable[[list[dict[str, Any]]], None]) -> None:
+    def __init__(self, job: WorkerJob, order: ReadOrder, report: Callable[[TaskReport], None]) -> None:
         source = job.plan.operators[order.source]
         self._frames = _frames(job, source, from_bytes(job.sources[source.id]), order.portion, report)
         self._seq = -1
@@ -88,7 +91,7 @@ def _frames(
     operator: Operator,
     source: BaseSource[Any],
     portion: ReadRange,
-    report: Callable[[list[dict[str, Any]]], None],
+    report: Callable[[TaskReport], None],
 ) -> Iterator[Frame]:
     frames: list[Frame] = []
     for _ in _read(job, operator, source, portion, frames.append, report):
@@ -103,7 +106,7 @@ def _read(
     source: BaseSource[Any],
     portion: ReadRange,
     emit: EmitFrame,
-    report: Callable[[list[dict[str, Any]]], None],
+    report: Callable[[TaskReport], None],
 ) -> Iterator[None]:
     """Read ``portion`` of ``source``, the body of ``operator``, and ``emit`` it in frames. Yields repeatedly meanwhile.
 
@@ -111,17 +114,17 @@ def _read(
     ``UserFunctionError`` if user code raises.
     """
     task = SourceTask(job.running_plan, operator, portion.subtask, emit, job.source_functions)
-    others: list[dict[str, Any]] = []
+    found = TaskReport()
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
         pieces = _read_indexed(source, operator, portion, task)
     else:
         assert isinstance(source, Source)
-        pieces = _read_splits(source, operator, portion, task, job, others)
+        pieces = _read_splits(source, operator, portion, task, job, found)
     began = _now_ms()
     yield from _timed(pieces, task)
     *chained, of_source = task.progress()
-    report([*chained, {**of_source, SPAN: [began, _now_ms()]}, *others])
+    report(replace(found, subtasks=[*chained, replace(of_source, span=(began, _now_ms()))]))
 
 
 def _timed(pieces: Iterator[None], task: SourceTask) -> Iterator[None]:
@@ -141,17 +144,17 @@ def _read_splits(
     portion: ReaderOrder,
     task: SourceTask,
     job: WorkerJob,
-    others: list[dict[str, Any]],
+    found: TaskReport,
 ) -> Iterator[None]:
-    """Read ``portion``. Adds to ``others`` what else there is to report."""
+    """Read ``portion``. Adds to ``found`` what there is to report."""
     task.seek(portion.batch)
     reading = SplitReading(source, job.plan, operator, portion, task, job.codec)
     for _ in reading.run():
         yield
     task.flush()
     if (of_reader := reading.report()) is not None:
-        others.append(of_reader)
-    others += ({"letter": letter} for letter in task.take_letters(job.codec))
+        found.readers.append(of_reader)
+    found.letters.extend(task.take_letters(job.codec))
 
 
 def _read_indexed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.base.clock import Clock
 from dsv2.base.record_position import RecordPosition
-from dsv2.checkpoint.failed_batch import Unblocking
+from dsv2.checkpoint.failed_batch import Unblocking, skipped_in
 from dsv2.checkpoint.file_folders import folders_of, left_folders
 from dsv2.checkpoint.record import extended, new_record, sinks_of
 from dsv2.dead_letters.store import LetterWriter
@@ -23,7 +22,7 @@ from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
-from runtime_spark.checkpoint.dead_letters import checkpoint_letters, letters_in
+from runtime_spark.checkpoint.dead_letters import checkpoint_letters
 from runtime_spark.checkpoint.file_outputs import check_outputs, check_owned, completion, own_outputs
 from runtime_spark.checkpoint.generations import (
     SAVEPOINT,
@@ -39,6 +38,7 @@ from runtime_spark.checkpoint.state_metadata import check_state_metadata, reloca
 from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_history import StateHistory, StateLedger
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.platform.driver_processes import describe_driver
 from runtime_spark.platform.folders import jvm_process, open_folder
 from runtime_spark.start.migration import ChosenGeneration, another_driver
@@ -211,17 +211,17 @@ class Checkpoint:
         """Raise ``ConfigurationError`` if another job has taken over the folder of a file sink."""
         check_owned(self._spark, self._plan, self._owner)
 
-    def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        """Store the reports and dead letters of the subtasks on a micro-batch. Called before Spark commits it."""
+    def add(self, batch_id: int, report: TaskReport) -> None:
+        """Store the reports and dead letters of a micro-batch. Called before Spark commits it."""
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
         if batch_id > 0:
             self._letters.record_replays(self._record.replays)
-        self._letters.write(self.first_batch + batch_id, letters_in(reports))
-        ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
-        self._records.write(self._written.with_reports(reports).with_ended(ended, self._sources))
-        self.unblocking.note_skipped(self.first_batch + batch_id, reports)
-        self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+        self._letters.write(self.first_batch + batch_id, report.letters)
+        ended = [(one.uid, one.subtask) for one in report.subtasks if one.ended and one.uid in self._sources]
+        self._records.write(self._written.with_report(report).with_ended(ended, self._sources))
+        self.unblocking.note_skipped(self.first_batch + batch_id, skipped_in(report.subtasks))
+        self.ledger.add(batch_id, {(one.uid, one.subtask) for one in report.subtasks})
 
     def note_unwritten(self, last_written: int | None) -> None:
         """Record at the end of the run if sinks have not received the micro-batch that Spark has planned.

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.base.clock import SystemClock
@@ -34,7 +35,6 @@ from runtime_spark.frames.rows import (
     ORDER_CHANNEL,
     OUTPUT_BYTES,
     RESTORE_CHANNEL,
-    SPAN,
     FrameEncoder,
     Row,
     decode_frame,
@@ -43,6 +43,7 @@ from runtime_spark.frames.rows import (
 )
 from runtime_spark.frames.state_history import Journal, StateSeal
 from runtime_spark.frames.state_limit import check_state_size
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes
@@ -303,13 +304,15 @@ class _SubtaskRun:
     def finish(self, state_bytes: int | None = None) -> list[Row]:
         """Return the last rows, with the subtask's progress. ``state_bytes`` is attributed to its first operator."""
         head, *others = self.subtask.progress()
-        head[SPAN] = [self._began, _now_ms()]
-        if state_bytes is not None:
-            head["state_bytes"] = state_bytes
-        kept = [{"fields_of": uid, "names": names} for uid, names in self.subtask.kept_fields().items()]
-        samples = [] if self._sampler is None else map(dict[str, Any], self._sampler.report())
-        letters = [{"letter": letter} for letter in self.subtask.take_letters()]
-        self._encoder.report([head, *others, *kept, *samples, *letters])
+        head = replace(head, span=(self._began, _now_ms()), state_bytes=state_bytes)
+        self._encoder.report(
+            TaskReport(
+                [head, *others],
+                letters=self.subtask.take_letters(),
+                keys=[] if self._sampler is None else self._sampler.report(),
+                fields=[(uid, name) for uid, names in self.subtask.kept_fields().items() for name in names],
+            )
+        )
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

@@ -303,7 +303,7 @@ class SubtaskRun:
             self.subtask.end_batch()
 
     def _counts(self) -> Counter[str]:
-        return Counter(self.subtask.head.progress()["counters"] if self._counts_late else {})
+        return Counter(self.subtask.head.progress().counters if self._counts_late else {})
 
     def snapshot(self) -> tuple[bytes, int]:
         return self.subtask.snapshot(), self._now_ms

@@ -392,4 +392,4 @@ def test_error_policy_sets_aside_single_records(program: list[Step]) -> None:
         run(drivers[-1], program)
     single, together = drivers
     assert by_key(together) == by_key(single)
-    assert together.progress("f")["counters"] == single.progress("f")["counters"]
+    assert together.progress("f").counters == single.progress("f").counters

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
@@ -97,7 +98,7 @@ class Job:
             groups.setdefault(record[0], []).append(record[1:])
         return groups
 
-    def progress(self) -> list[dict[str, Any]]:
+    def progress(self) -> list[SubtaskReport]:
         return [driver.progress("f") for driver in self._drivers]
 
     def keys(self) -> list[set[Any]]:
@@ -138,10 +139,10 @@ def test_rescaling_does_not_affect_keys(parallelism: int, steps: list[tuple[str,
     sent = {number for step, number in steps if step == "record"}
     for index, keys in enumerate(rescaled.keys()):
         assert keys == {key for key in sent if subtask_of(key, 128, 3) == index}
-    counted = [progress["counters"].get("records", 0) for progress in rescaled.progress()]
+    counted = [progress.counters.get("records", 0) for progress in rescaled.progress()]
     assert sum(counted) == sum(step == "record" for step, _ in steps)
-    assert sum(progress["records_in"] for progress in rescaled.progress()) == sum(counted)
-    assert sum(progress["timers"] for progress in rescaled.progress()) == steady.progress()[0]["timers"]
+    assert sum(progress.records_in for progress in rescaled.progress()) == sum(counted)
+    assert sum(progress.timers for progress in rescaled.progress()) == steady.progress()[0].timers
 
 
 def filled(declaration: Any, numbers: Sequence[int], parallelism: int) -> Job:

@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.support import ACTIVE, ENDED, IDLE, Driver, KeptEntries, local_environment, two_inputs, watermark
@@ -86,9 +88,9 @@ def histories(draw: st.DrawFn, channels: int) -> Frames:
     return frames + [(channel, [ENDED]) for channel in draw(st.permutations(range(channels)))]
 
 
-def counted(driver: Driver) -> list[dict[str, Any]]:
+def counted(driver: Driver) -> list[SubtaskReport]:
     """The progress without times."""
-    return [{**report, "user_ns": 0} for report in driver.subtask.progress()]
+    return [replace(report, user_ns=0) for report in driver.subtask.progress()]
 
 
 def assert_restarts_change_nothing(build: Callable[[], Driver], frames: Frames, restarts: list[bool]) -> None:

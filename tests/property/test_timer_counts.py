@@ -121,7 +121,7 @@ def test_count_is_exact(entries: KeptEntries | None, steps: list[Any]) -> None:
                 driver.restart()
             case _:
                 driver.restart_from(driver.rows())
-        assert driver.progress("f")["timers"] == model.count
+        assert driver.progress("f").timers == model.count
 
 
 class Asks(AsyncOneInputStreamProcessFunction[Order, int]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,6 +20,7 @@ from dsv2.plan_view.view import view_of
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.report.channels import Channels
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
 from dsv2.views.explain import PlanView
 from dsv2.watermark import WatermarkDeclaration
@@ -120,8 +120,7 @@ class Receiver:
 
     def input(self) -> InputProgress:
         self.now_ms += 1
-        report = {"uid": "f", "subtask": 0, "inputs": [json.loads(json.dumps(self.gate.report()))]}
-        (one,) = self.channels.note(self.now_ms, report)
+        (one,) = self.channels.note(self.now_ms, SubtaskReport("f", 0, inputs=[self.gate.report()]))
         return one
 
     def held(self) -> ChannelProgress | None:

@@ -16,8 +16,9 @@ from dsv2.errors import InternalError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BLOCKED, BarrierRounds
 from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control
-from dsv2.runtime.exchange.gate_report import InputReport, input_report
+from dsv2.runtime.exchange.gate_report import input_report
 from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
+from dsv2.runtime.report.subtask_report import InputReport
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.barrier_combiner import BarrierCombiner, BarrierOrderError
 from dsv2.watermark.combiner import Combiner, new_combiner

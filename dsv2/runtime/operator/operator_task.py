@@ -27,7 +27,7 @@ from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.operator.waiting_input import WaitingInput
 from dsv2.runtime.operator.watermark_expiry import WatermarkExpiry
 from dsv2.runtime.report.metrics import DefaultCounter
-from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.state.fields import FunctionFields
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.row_loader import RowLoader
@@ -247,10 +247,10 @@ class OperatorTask:
         """Return the pending timers of ``key``, in ms. For test harnesses."""
         return list((self._store.find(key) or {}).get(domain, ()))
 
-    def progress(self) -> dict[str, Any]:
-        """Return counts, watermarks and metrics: a report of ``subtask_report``."""
+    def progress(self) -> SubtaskReport:
+        """Return counts, watermarks and metrics."""
         columns = self._calls.columns
-        return new_report(
+        return SubtaskReport(
             self.operator.uid,
             self._instance.subtask,
             records_in=self.records_received(),

@@ -28,6 +28,7 @@ from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask_restore import Announcement, SubtaskRestore, Succession
 from dsv2.runtime.operator.task_builder import build_task
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import BlobKind
 from dsv2.runtime.serde.least_size import least_size
 
@@ -191,8 +192,8 @@ class Subtask:
             self._tasks, edges, chained_to, self._index, succession, codec, self._guarded, self._receive_first
         )
 
-    def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of each operator of the chain, the first one first, as built-in values."""
+    def progress(self) -> list[SubtaskReport]:
+        """Return the report of each operator of the chain, the first one first."""
         with in_scope(self._scope):
             return [task.progress() for task in reversed(self._tasks)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.errors import JobError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS
+from dsv2.runtime.report.subtask_report import SubtaskReport
 
 
 class FailureLimits:
@@ -24,8 +24,8 @@ class FailureLimits:
     def __bool__(self) -> bool:
         return bool(self._limited)
 
-    def check(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Check after a micro-batch, before sinks receive it. ``reports``: Those of its subtasks and readers.
+    def check(self, reports: Iterable[SubtaskReport], readers: Iterable[Mapping[str, Any]]) -> None:
+        """Check the reports of the subtasks and source readers on a micro-batch, before sinks receive it.
 
         Raises:
             JobError: An operator has skipped more than its policy allows.
@@ -33,13 +33,10 @@ class FailureLimits:
         if not self._limited:
             return
         of_readers: dict[str, list[Mapping[str, Any]]] = {}
+        for reader in readers:
+            of_readers.setdefault(reader["source"], []).append(reader)
         for report in reports:
-            if report.get("source") in self._limited:
-                of_readers.setdefault(report["source"], []).append(report)
-            elif report.get("uid") in self._limited:
-                counters = report["counters"]
-                count = sum(counters.get(name, 0) for name in SKIPPED_COUNTERS)
-                self._latest.setdefault(report["uid"], {})[report["subtask"]] = count
+            self._latest.setdefault(report.uid, {})[report.subtask] = report.errors
         for uid, operator in self._limited.items():
             if operator.kind is OperatorKind.SOURCE:
                 _check(operator, _total_of(of_readers.get(uid, ())))

@@ -26,7 +26,7 @@ from dsv2.runtime.operator.function_outputs import WatermarkOutputs
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import NO_RECORD
 from dsv2.runtime.report.letter_buffer import LetterBox, Received
-from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.offsets import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
@@ -178,10 +178,10 @@ class SourceTask:
         """Flush all channels."""
         self._chain.flush(self._emit)
 
-    def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of the chained operators and of the source: reports of ``subtask_report``."""
+    def progress(self) -> list[SubtaskReport]:
+        """Return the reports of the chained operators and of the source, which is the last one."""
         chained = [
-            new_report(
+            SubtaskReport(
                 task.operator.uid,
                 self._index,
                 records_in=task.records_in,
@@ -192,15 +192,16 @@ class SourceTask:
             for task in self._chained
         ]
         outputs = [output.records_sent for output in self._outputs]
-        report = new_report(
+        of_source = SubtaskReport(
             self.uid,
             self._index,
             outputs=outputs,
             counters=dict(self._counters),
             user_ns=self.user_ns,
             ended=self._ended,
+            skipped=list(self.skipped),
         )
-        return [*chained, {**report, **({"skipped": self.skipped} if self.skipped else {})}]
+        return [*chained, of_source]
 
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""

@@ -10,6 +10,7 @@ import pytest
 from dsv2 import JobError
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.graph import Exchange
+from dsv2.runtime.report.subtask_report import ChannelReport
 from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.runtime.rescale.gates import rescaled_gate
 from dsv2.watermark import new_builder
@@ -117,22 +118,22 @@ class TestReport:
         inputs.now_ms = 50
         inputs.send(0, 1, barrier(3), "a", "b")
         first, second = (gate.report() for gate in inputs.gates)
-        assert first["held"] == [[1, "day", 2, 50]]
-        assert first["channels"] == [[0], [1, 0, None, {"day": 3}]]
-        assert "held" not in second
+        blocked = ChannelReport(1, None, {"day": 3}, blocked_by="day", blocked_since_ms=50, records_held=2)
+        assert first.channels == [ChannelReport(0), blocked]
+        assert second.channels == [ChannelReport(0)]
         inputs.send(0, 0, barrier(3))
         inputs.send(1, 0, barrier(3))
-        assert "held" not in inputs.gates[0].report()
-        assert inputs.gates[0].report()["values"] == {"day": 3}
+        assert [channel.blocked_by for channel in inputs.gates[0].report().channels] == [None, None]
+        assert inputs.gates[0].report().watermarks == {"day": 3}
 
     def test_of_many_channels_the_first_ones_are_reported(self) -> None:
         inputs = Inputs(40)
         for channel in range(39, 1, -1):
             inputs.now_ms += 10
             inputs.send(0, channel, barrier(1), "a")
-        held = inputs.gates[0].report()["held"]
-        assert [row[0] for row in held] == list(range(39, 23, -1))
-        assert {row[0] for row in inputs.gates[0].report()["channels"]} == {0, 1, *range(24, 40)}
+        channels = inputs.gates[0].report().channels
+        assert [one.channel for one in channels] == [0, 1, *range(24, 40)]
+        assert [one.channel for one in channels if one.blocked_by] == [*range(24, 40)]
 
 
 class TestOtherParallelism:

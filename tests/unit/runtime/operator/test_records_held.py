@@ -11,7 +11,7 @@ import pytest
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, RoundRobinSplitAssigner
 from dsv2.testing import Stop, TestSource
@@ -69,7 +69,7 @@ def ended(plan: Plan, held: int) -> StreamingJob:
     writer = MicroBatchWriter(nothing, nothing, nothing, nothing, nothing)
     job = streaming_job(plan, writer, only_available=True)
     job.start(Query)  # type: ignore[arg-type]
-    job._reports.add(0, [new_report("all", 0, records_in=1, outputs=[1], records_held=held, ended=not held)], 0)
+    job._reports.add(0, [SubtaskReport("all", 0, 1, [1], held, ended=not held)], 0)
     return job
 
 

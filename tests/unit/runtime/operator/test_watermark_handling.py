@@ -95,9 +95,9 @@ def test_progress_has_the_last_delivered_watermark() -> None:
     driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"), channels=2)
     driver.send(watermark(7), channel=0)
     driver.send(watermark(5), watermark(6), channel=1)
-    assert driver.progress("f")["watermarks"] == {"w": 6}
+    assert driver.progress("f").watermarks == {"w": 6}
     driver.restart()
-    assert driver.progress("f")["watermarks"] == {"w": 6}
+    assert driver.progress("f").watermarks == {"w": 6}
 
 
 # --- WatermarkITCase: two subtasks upstream, the second one sends its watermark after the first ----------------------

@@ -115,7 +115,7 @@ def test_histogram_survives_restarts() -> None:
     for value in (0.5, 5, 50):
         driver.send(value)
         driver.restart()
-    assert driver.progress("f")["histograms"] == {"delays": ((1, 10), (1, 1, 1), 55.5, 0.5, 50)}
+    assert driver.progress("f").histograms == {"delays": ((1, 10), (1, 1, 1), 55.5, 0.5, 50)}
 
 
 def test_other_buckets_after_a_restart_begin_again() -> None:
@@ -166,11 +166,11 @@ class Sizes(OneInputStreamProcessFunction[int, int]):
 def test_gauge_that_reads_a_method_survives_restarts() -> None:
     driver = driven(lambda numbers: numbers.process(Sizes()).with_uid("f"))
     driver.send(3)
-    assert driver.progress("f")["gauges"] == {"largest": 3, "one": 1}
+    assert driver.progress("f").gauges == {"largest": 3, "one": 1}
     for number in (5, 4):
         driver.restart()
         driver.send(number)
-        assert driver.progress("f")["gauges"] == {"largest": 5}
+        assert driver.progress("f").gauges == {"largest": 5}
 
 
 def test_gauge_ends_with_its_method(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,22 +11,20 @@ import pytest
 from dsv2.graph import Plan
 from dsv2.jobs import BatchProgress, JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
 from tests.spans import Spans
 from tests.support import local_environment, one_input
 
 
-def report(uid: str, subtask: int = 0, *, ended: bool = False, held: int = 0, **counts: int) -> dict[str, Any]:
-    return new_report(
-        uid,
-        subtask,
-        records_in=counts.pop("records_in", 0),
-        outputs=[counts.pop("records_out", 0)],
-        counters=counts,
-        records_held=held,
-        ended=ended,
-    )
+def report(
+    uid: str, subtask: int = 0, *, records_in: int = 0, records_out: int = 0, ended: bool = False, **counters: int
+) -> SubtaskReport:
+    return SubtaskReport(uid, subtask, records_in, [records_out], counters=counters, ended=ended)
+
+
+def held(subtask: int, records: int) -> SubtaskReport:
+    return SubtaskReport("f", subtask, outputs=[0], records_held=records)
 
 
 def reports_of(*ended_sources: tuple[str, int]) -> JobReports:
@@ -71,9 +69,9 @@ def test_source_that_ended_in_an_earlier_run_reports_nothing() -> None:
 
 def test_held_records_are_counted_by_operator() -> None:
     reports = reports_of()
-    reports.add(0, [report("f", 0, held=2), report("f", 1, held=3)], 0)
+    reports.add(0, [held(0, 2), held(1, 3)], 0)
     assert {name.partition(" (uid")[0]: count for name, count in reports.held().items()} == {"Process": 5}
-    reports.add(1, [report("f", 0), report("f", 1)], 0)
+    reports.add(1, [held(0, 0), held(1, 0)], 0)
     assert reports.held() == {}
 
 
@@ -128,7 +126,7 @@ def test_history_continues_after_a_restart() -> None:
 def test_times_are_added_up_in_a_run() -> None:
     reports = JobReports(plan_of_one_source(), in_portions=True)
     for batch_id in range(3):
-        reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}], 0)
+        reports.add(batch_id, [SubtaskReport("f", 0, user_ns=1_500_000)], 0)
     (subtask,) = reports.progress().operators["f"].subtasks
     assert subtask.user_time_ms == 4.5
 

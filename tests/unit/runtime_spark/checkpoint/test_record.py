@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.key_samples import KeySample
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.checkpoint.record import SparkRecords
 from runtime_spark.checkpoint.spark_logs import Beginning
+from runtime_spark.frames.task_report import TaskReport
 from tests.unit.runtime_spark.checkpoint.test_generation import Checkpoint, plan_of, stored_record
 
 RECORD = stored_record(plan_of())
@@ -101,9 +103,9 @@ def test_record_of_another_version_is_refused(folder: LocalFolder) -> None:
 
 
 def test_reports_of_subtasks_are_recorded() -> None:
-    sample = {"key_of": "f", "input": 0, "record": "AAAA", "hash": 1, "key": "'a'"}
-    first = RECORD.with_reports([{"fields_of": "f", "names": ["b"]}, {"uid": "other"}, {**sample}])
-    second = first.with_reports([{"fields_of": "f", "names": ["a"]}, {"source": "numbers"}, {**sample}])
+    sample: KeySample = {"key_of": "f", "input": 0, "record": "AAAA", "hash": 1, "key": "'a'"}
+    first = RECORD.with_report(TaskReport(fields=[("f", "b")], keys=[sample]))
+    second = first.with_report(TaskReport(fields=[("f", "a")], keys=[sample]))
     assert second == replace(RECORD, keys=[sample], fields={"f": ["a", "b"]})
 
 

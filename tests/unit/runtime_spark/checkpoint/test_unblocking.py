@@ -32,20 +32,16 @@ def start(checkpoint: Folder, first_batch: int, asked: Any = None) -> Unblocking
     return unblocking
 
 
-def report(*skipped: tuple[Any, Any]) -> list[dict[str, Any]]:
-    return [{"uid": "f"}, {"uid": "in", "subtask": 0, "skipped": list(skipped)}]
-
-
 def test_job_without_failures_has_no_file(checkpoint: Folder, tmp_path: Path) -> None:
-    start(checkpoint, 0).note_skipped(0, [{"uid": "in"}])
+    start(checkpoint, 0).note_skipped(0, {"in": frozenset()})
     assert list(tmp_path.rglob("*.json")) == []
 
 
 def test_request_holds_until_its_micro_batch_is_complete(checkpoint: Folder) -> None:
     assert start(checkpoint, 4, ASKED).skips == ASKED
     assert start(checkpoint, 4).skips == ASKED  # without the argument
-    start(checkpoint, 4).note_skipped(4, [])  # another micro-batch
-    start(checkpoint, 5).note_skipped(5, report((3, 1042)))
+    start(checkpoint, 4).note_skipped(4, {})  # another micro-batch
+    start(checkpoint, 5).note_skipped(5, ASKED)
     assert start(checkpoint, 5).skips == ASKED  # killed before the commit
     assert start(checkpoint, 6).skips == {}
     assert start(checkpoint, 6, ASKED).skips == {}  # the argument may stay
@@ -55,7 +51,7 @@ def test_further_requests_are_added(checkpoint: Folder) -> None:
     start(checkpoint, 0, ASKED)
     more = {"in": frozenset({(3, 1042), (0, "x")}), "other": frozenset({(0, 1)})}
     assert start(checkpoint, 0, more).skips == more
-    start(checkpoint, 0).note_skipped(0, report((0, "x")))
+    start(checkpoint, 0).note_skipped(0, {"in": frozenset({(0, "x")})})
     assert start(checkpoint, 1).skips == {**ASKED, "other": frozenset({(0, 1)})}
 
 
@@ -80,7 +76,7 @@ def test_request_without_positions_withdraws_earlier_ones(checkpoint: Folder) ->
 
 
 def test_request_that_a_micro_batch_has_followed_is_not_withdrawn(checkpoint: Folder) -> None:
-    start(checkpoint, 0, ASKED).note_skipped(0, report((3, 1042)))
+    start(checkpoint, 0, ASKED).note_skipped(0, ASKED)
     withdrawn: dict[str, Any] = {"in": frozenset()}
     assert start(checkpoint, 0, withdrawn).skips == ASKED, "sinks may have the micro-batch without the record"
     assert start(checkpoint, 1, withdrawn).skips == {}

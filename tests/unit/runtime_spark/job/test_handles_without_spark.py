@@ -21,6 +21,7 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.job.batch_job import BatchJob
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread
@@ -162,7 +163,7 @@ def test_micro_batch_that_begins_while_the_job_is_stopped_is_refused() -> None:
 
 def test_old_handle_leaves_the_notes_of_the_next_run_alone() -> None:
     job = Job(Query(active=True))
-    job.writer.write.return_value = []
+    job.writer.write.return_value = TaskReport()
     handle = job.start()
     handle.write_batch(Mock(), 3)
     job.query._active = False
@@ -193,9 +194,9 @@ class Batch:
         self.writer.write.side_effect = self._write
         self.handle = BatchJob(self.plan, Mock(), self.writer, Mock(), SystemClock(), JobListeners(()))
 
-    def _write(self, *_: object) -> list[Any]:
+    def _write(self, *_: object) -> TaskReport:
         self.end.wait()
-        return []
+        return TaskReport()
 
     @property
     def sink(self) -> Operator:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from math import nan
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.progress import report_of
 from dsv2 import ExecutionEnvironment, JobHandle
@@ -16,9 +20,10 @@ from dsv2.jobs.progress_log import ProgressLog, read_job, read_progress
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.report.subtask_report import new_report, short, whole
+from dsv2.runtime.report.metrics import DefaultHistogram, merged
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
-from runtime_spark.frames.rows import decode_reports, distinct_reports, encode_reports
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
 from tests.support import pass_on
@@ -36,32 +41,37 @@ def plan_of_two_levels() -> Plan:
 
 
 def test_reports_of_256_subtasks_are_small() -> None:
-    reports = [report_of(subtask) for subtask in range(256)]
-    payload = encode_reports(reports)
+    report = TaskReport([report_of(subtask) for subtask in range(256)])
+    payload = report.encoded()
     assert len(payload) <= 256 * _MOST_BYTES
-    assert decode_reports(payload) == reports
-    idle = [new_report("a descriptive uid", subtask, outputs=[0]) for subtask in range(256)]
-    assert len(encode_reports(idle)) <= 256 * 60
+    assert TaskReport.decoded([payload]) == report
+    idle = TaskReport([SubtaskReport("a descriptive uid", subtask, outputs=[0]) for subtask in range(256)])
+    assert len(idle.encoded()) <= 256 * 50
 
 
-def test_only_reports_of_subtasks_get_defaults() -> None:
-    others: list[dict[str, Any]] = [{"letter": {"x": 1}}, {"source": "in", "subtask": 0}, {"uid": "in", "skipped": []}]
-    assert [whole(short(entry)) for entry in others] == others
+def test_reports_carry_all_numbers() -> None:
+    histograms = {"empty": DefaultHistogram("empty", [1.0]).parts()}
+    gauges: Any = {"nan": nan, "numpy": np.float32(0.5), "flag": True}
+    counters: Any = {"numpy": np.int64(2**63 - 1)}
+    sent = SubtaskReport("f", 0, counters=counters, gauges=gauges, histograms=histograms)
+    (received,) = TaskReport.decoded([TaskReport([sent]).encoded()]).subtasks
+    assert received.counters == {"numpy": 2**63 - 1}
+    assert repr(received.gauges) == "{'nan': nan, 'numpy': 0.5, 'flag': True}"
+    assert merged([received.histograms["empty"]]) == merged([histograms["empty"]])
 
 
 def test_repeated_tasks_report_once() -> None:
-    first, again = report_of(1), {**report_of(1), "user_ns": 7, "span": [1, 2]}
-    assert distinct_reports([encode_reports([first]), encode_reports([again]), encode_reports([report_of(2)])]) == [
-        first,
-        report_of(2),
-    ]
+    first, other = (TaskReport([report_of(subtask)], keys=[], fields=[("f", "x")]) for subtask in (1, 2))
+    again = TaskReport([replace(report_of(1), user_ns=7, span=(1, 2))], fields=[("f", "x")])
+    payloads = [report.encoded() for report in (first, again, other)]
+    assert TaskReport.distinct(payloads) == TaskReport.joined([first, other])
 
 
 def test_phases_span_the_tasks_of_a_level() -> None:
     plan = plan_of_two_levels()
     spans = [("in", 0, 100, 180), ("first", 0, 200, 230), ("first", 1, 210, 260), ("second", 0, 300, 340)]
-    reports = [new_report(uid, subtask, span=[begin, end]) for uid, subtask, begin, end in spans]
-    tasks = task_times(plan, [*reports, new_report("second", 1)], now_ms=400)
+    reports = [SubtaskReport(uid, subtask, span=(begin, end)) for uid, subtask, begin, end in spans]
+    tasks = task_times(plan, [*reports, SubtaskReport("second", 1)], now_ms=400)
     assert tasks == TaskTimes({"source": 80.0, "level 1": 60.0, "level 2": 40.0}, 100, 340)
     phases = batch_phases(2, tasks, planning=7.0, written_at=400, commit=9.0)
     assert list(phases.items()) == [
@@ -138,7 +148,7 @@ class Running:
         self.thread.begin(job, self.query.view, 5)
 
     def write(self, number: int, batch_id: int) -> None:
-        reported = self.reports.add(batch_id, [new_report("in", 0, outputs=[10])], 0)
+        reported = self.reports.add(batch_id, [SubtaskReport("in", 0, outputs=[10])], 0)
         self.thread.add(WrittenBatch(number, reported, TaskTimes({}, 0, 0), 0))
 
     def end(self) -> None:

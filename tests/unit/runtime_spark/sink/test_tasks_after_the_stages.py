@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,11 +14,13 @@ from dsv2.errors import SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import FrameEncoder, to_arrow
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.sink import intermediate_frames as passages
 from runtime_spark.sink import record_frames as decoded
@@ -88,10 +89,11 @@ class Job:
         encoder = FrameEncoder(self.plan, self.layout, load_job(self.packed).codec())
         for subtask, channel, words in frames:
             encoder.emit(Frame(self.sink.id, subtask, channel, RecordBatch(words), []))
-        encoder.report([{"uid": "sink"}])
+        encoder.report(REPORT)
         return Rows(to_arrow(encoder.take()).to_pylist())
 
 
+REPORT = TaskReport([SubtaskReport("sink", 0)])
 WRITTEN: list[tuple[int, list[Word]]] = []
 
 
@@ -159,4 +161,4 @@ def test_records_that_reach_a_dataframe_become_rows_and_reports_pass_by_it() -> 
     frames = job.frames((0, 0, [A]), (1, 0, [B, C]), (1, 0, []))
     rows: Any = decoded.decoded(frames, job.sink, job.layout, job.packed, Word, reports=reports)  # type: ignore[arg-type]
     assert rows.collect() == [A._asdict(), B._asdict(), C._asdict()]
-    assert [json.loads(payload) for payload in reports.value] == [[{"uid": "sink"}]]
+    assert TaskReport.decoded(reports.value) == REPORT

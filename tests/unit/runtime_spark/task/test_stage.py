@@ -17,7 +17,7 @@ from dsv2.local import LocalRuntime
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
@@ -28,8 +28,9 @@ from runtime_spark import StateLayout
 from runtime_spark.frames import state_limit
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, decode_reports, to_arrow
+from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source import source_read
 from runtime_spark.source.feeds import IndexedFeed, SplitFeed, whole_orders
@@ -101,14 +102,13 @@ class Slot:
         (self._head,) = self.plan.chains
         self._state = state
 
-    def run(self, record: bytes) -> list[dict[str, Any]]:
+    def run(self, record: bytes) -> list[SubtaskReport]:
         encoder = FrameEncoder(self.plan, self.layout, self._codec)
         encoder.emit(Frame(self._head, 0, 0, RecordBatch([record]), []))
         frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=["channel", "seq", "payload"])
         slot = self.layout.slots[self._head, 0]
         sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))
-        reports = decode_reports(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
-        return [report for report in reports if "uid" in report]
+        return TaskReport.decoded(sent[sent["slot"] == REPORT_SLOT]["payload"]).subtasks
 
 
 LAYOUTS = pytest.mark.parametrize("layout", StateLayout)
@@ -150,7 +150,7 @@ def test_state_size_warnings_start_at_half_the_limit(
     assert [len(messages) for messages in warned] == [0, 0, 0, 1, 1, 1, 1]
     assert "(uid 'f'), subtask 0: its state has grown to 4" in warned[3][0]
     assert "At 80000 bytes the job will fail." in warned[3][0]
-    assert (job_progress(job.plan, 0, [report]).operators["f"].state_bytes or 0) > 70_000
+    assert (report.state_bytes or 0) > 70_000
 
 
 @LAYOUTS
@@ -162,7 +162,7 @@ def test_slow_state_is_warned_of_at_64_mb_and_when_it_doubles(
     said = {}
     for mb in (63, 64, 65, 127, 128, 300, 511, 512, 600, 640, 650):
         caplog.clear()
-        sizes.note([{"uid": "f", "subtask": 0, "state_bytes": mb << 20}])
+        sizes.note([SubtaskReport("f", 0, state_bytes=mb << 20)])
         said[mb] = [record.getMessage() for record in caplog.records]
     assert {mb for mb, messages in said.items() if messages} == {64, 128, 300, 512, 640}
     (first,) = said[64]
@@ -185,7 +185,7 @@ def test_subtasks_of_one_task_share_a_limit(
     sizes = StateSizes(plan, Layout.of(plan, partitions=2, state=layout))
     for size in (400, 600):
         assert not caplog.records
-        sizes.note([{"uid": "f", "subtask": subtask, "state_bytes": size} for subtask in range(4)])
+        sizes.note([SubtaskReport("f", subtask, state_bytes=size) for subtask in range(4)])
     messages = [record.getMessage() for record in caplog.records]
     if layout is StateLayout.BLOB:
         assert len(messages) == 2
