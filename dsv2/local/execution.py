@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -12,35 +13,77 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from dsv2.base.clock import Clock
 from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.key_samples import add_samples
 from dsv2.checkpoint.record import extended, sinks_of
+from dsv2.dead_letters.store import LetterWriter
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
+from dsv2.graph import Plan
 from dsv2.graph.record_skips import SkippedRecords, warn_of_missed_skips
-from dsv2.jobs.handle import input_is_bounded
+from dsv2.jobs.configuration import Section
+from dsv2.jobs.handle import Trigger, input_is_bounded
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.local.checkpoint import StoredBatch, SubtaskState
-from dsv2.local.restoration import State, on_disk
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
+from dsv2.local.control import JobControl
+from dsv2.local.restoration import LocalStart, State, on_disk
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import record_of, restart, restore
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.sources import Reading
-from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.report.failure_limits import FailureLimits
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import Halt
+
+
+@dataclass(frozen=True)
+class JobStart:
+    """The parts of one run of a job that its runtime has prepared.
+
+    Attributes:
+        plan: The plan.
+        begun: Where the run begins.
+        checkpoint: The checkpoint. None: there is none.
+        letters: Writes the dead letters that nothing reads.
+        unblocking: What the checkpoint remembers of records to skip. None: there is no checkpoint.
+        seed: The seed of the interleaving of channels.
+        sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
+        fast: Whether the checks are disabled.
+        clock: The wall clock.
+        trigger: When micro-batches begin.
+        configuration: All settings of the job, for its checkpoint.
+        control: The requests to the job.
+        listeners: Receive the progress.
+    """
+
+    plan: Plan
+    begun: LocalStart
+    checkpoint: LocalCheckpoint | None
+    letters: LetterWriter
+    unblocking: Unblocking | None
+    seed: int
+    sizes: Sequence[int]
+    fast: bool
+    clock: Clock
+    trigger: Trigger
+    configuration: tuple[Section, ...]
+    control: JobControl
+    listeners: JobListeners
+
 
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
 _LONGEST_WAIT_MS = 50  # until a stop is noticed

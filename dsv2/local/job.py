@@ -9,10 +9,9 @@ from os import PathLike
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
-from dsv2.local.execution import Execution
+from dsv2.local.execution import Execution, JobStart
 from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
-from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies

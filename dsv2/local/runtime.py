@@ -26,12 +26,11 @@ from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
-from dsv2.local.execution import Execution
+from dsv2.local.execution import Execution, JobStart
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import letter_writer
 from dsv2.local.restoration import LocalStart, beginning_of, on_disk
 from dsv2.local.sinks import LocalMerger, places_of, with_schema_checks
-from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners

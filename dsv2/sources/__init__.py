@@ -1,7 +1,14 @@
 """The API of sources, and the built-in ones."""
 
 from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
-from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
+from dsv2.sources.assignment import (
+    AssigningEnumerator,
+    AssigningSource,
+    AssignmentState,
+    AssignmentStateSerializer,
+    SplitDiscovery,
+    SplitSource,
+)
 from dsv2.sources.base import BaseSource
 from dsv2.sources.dataframe import ContinuedDataFrameSource, DataFrameSource
 from dsv2.sources.hybrid import HybridSource, HybridSplit, HybridState
@@ -20,7 +27,6 @@ from dsv2.sources.source import (
     SupportsSplitReassignmentOnRecovery,
 )
 from dsv2.sources.split_batch import SplitBatch
-from dsv2.sources.split_source import AssigningSource, SplitSource
 from dsv2.sources.watermarks import WatermarkAlignment, WatermarkStrategy
 
 __all__ = (
