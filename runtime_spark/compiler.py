@@ -18,8 +18,8 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
-from runtime_spark.frames.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA
+from runtime_spark.frames.layout import GROUP, Layout, StateLayout
+from runtime_spark.frames.rows import ROW_SCHEMA
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.platform.executors import use_this_python
@@ -158,16 +158,13 @@ class _Sections:
         if plan.mode is RuntimeExecutionMode.BATCH:
             placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
             return placed.mapInArrow(batch_stage(packed, level, self.compiler.clock.now_ms()), ROW_SCHEMA)
-        if level > 0:
-            # Spark 4.3 fails on the memory format of rows that go directly from one such operator into a shuffle. A
-            # projection between the two prevents this, but the optimizer removes one that computes nothing.
-            frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
+        frames = frames.withColumn(GROUP, F.expr(layout.group_at(level)))
         timed = any(map(plan.needs_clock, chained))
         if layout.state is StateLayout.MAP:
             return with_map_state(frames, packed, level, timed=timed)
         timeout = GroupStateTimeout.ProcessingTimeTimeout if timed else GroupStateTimeout.NoTimeout
         stage = streaming_stage(packed, level, timed=timed)
-        return frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)
+        return frames.groupBy(GROUP).applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)
 
 
 def _ends_of_sections(plan: Plan, layout: Layout) -> list[int]:

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from itertools import count
 
 from dsv2.errors import PlanError
 from dsv2.graph import Operator, OperatorKind, Plan
 
 REPORT_SLOT = -1
 """Rows of this slot carry progress reports of subtasks to the driver."""
+
+GROUP = "group"
+"""The column with the result of ``Layout.group_at``."""
 
 _MOST_CHANNELS = 4_000_000  # 2,000 subtasks that send to 2,000; each channel takes about 170 bytes in a micro-batch
 
@@ -84,9 +88,30 @@ class Layout:
         """slot -> (operator id, subtask)."""
         return {slot: address for address, slot in self.slots.items()}
 
+    @cached_property
+    def passing_groups(self) -> list[int]:
+        """For each partition, a group that is no slot, and that Spark assigns to it."""
+        groups: dict[int, int] = {}
+        for group in count(REPORT_SLOT - 1, -1):
+            if len(groups) == self.partitions:
+                break
+            groups.setdefault(spark_partition(group, self.partitions), group)
+        return [groups[partition] for partition in range(self.partitions)]
+
     def slots_of(self, operator: Operator) -> list[int]:
         """Return the slots of all subtasks of ``operator``."""
         return [self.slots[operator.id, subtask] for subtask in range(operator.parallelism)]
+
+    def group_at(self, level: int) -> str:
+        """Return the SQL expression for the group of a row at ``level``.
+
+        Rows for the slots of other levels, which only pass through, are one group in each partition: Spark's work for a
+        group takes longer than for its rows.
+        """
+        heads = set(self.levels[level])
+        own = ", ".join(str(slot) for (operator, _), slot in self.slots.items() if operator in heads)
+        passing = f"array({', '.join(map(str, self.passing_groups))})[pmod(hash(slot), {self.partitions})]"
+        return f"CASE WHEN slot IN ({own}) THEN slot ELSE {passing} END"
 
 
 def _check_channels(plan: Plan) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import ConfigurationError
 from runtime_spark.checkpoint.generation import Generation
+from runtime_spark.frames.layout import GROUP
 from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK
 from runtime_spark.platform.folders import driver_folder
 
@@ -75,16 +76,19 @@ def _location(spark: SparkSession, checkpoint: Folder) -> str:
     return str(link)
 
 
+def _slot() -> Column:
+    """The group of a state: only slots have any."""
+    return F.col(f"key.{GROUP}").alias("slot")
+
+
 def _blobs(states: DataFrame, blob: Column) -> DataFrame:
-    return states.select(F.col("key.slot"), *_entry(F.lit(BLOB), F.lit(None), F.lit(None), blob))
+    return states.select(_slot(), *_entry(F.lit(BLOB), F.lit(None), F.lit(None), blob))
 
 
 def _pages(pages: DataFrame) -> DataFrame:
     name = F.col("user_map_key.map")
     kind = F.when(name == JOURNAL, IN_JOURNAL).otherwise(PAGE)
-    return pages.select(
-        F.col("key.slot"), *_entry(kind, name, F.col("user_map_key.number"), F.col("user_map_value.blob"))
-    )
+    return pages.select(_slot(), *_entry(kind, name, F.col("user_map_key.number"), F.col("user_map_value.blob")))
 
 
 def _entry(kind: Column, name: Column, number: Column, data: Column) -> tuple[Column, ...]:

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_entries
+from runtime_spark.frames.layout import GROUP
 from runtime_spark.frames.rows import ROW_SCHEMA
 from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK, Journal
 from runtime_spark.task.stage import run_slot
@@ -51,7 +52,7 @@ def with_map_state(frames: DataFrame, packed: bytes, level: int, *, timed: bool)
     """Return ``frames`` after ``level`` (counted from 0). ``timed``: Whether the level has processing-time timers."""
     # Without timers Spark passes no time to the operator, so rows carry it. A repeated micro-batch has the same time.
     stamped = frames.withColumn(_NOW, F.unix_millis(F.current_timestamp()))
-    return stamped.groupBy("slot").transformWithStateInPandas(
+    return stamped.groupBy(GROUP).transformWithStateInPandas(
         MapStage(packed, level, timed=timed), ROW_SCHEMA, "append", "ProcessingTime" if timed else "None"
     )
 

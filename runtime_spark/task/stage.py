@@ -8,9 +8,10 @@ unchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -182,8 +183,7 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
         with marked_failures(), worker_resources(), patient_collector(), _limit(job):
-            for rows in _run_sorted(job, job.layout.levels[level], from_arrow(batches), now_ms):
-                yield to_arrow(rows)
+            yield from _run_sorted(job, job.layout.levels[level], batches, now_ms)
 
     return run_partition
 
@@ -192,25 +192,37 @@ def _limit(job: WorkerJob) -> AbstractContextManager[None]:
     return callback_limit(job.plan.callback_timeout_ms, may_exit=True)
 
 
-def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now_ms: int) -> Iterator[list[Row]]:
+def _run_sorted(
+    job: WorkerJob, heads: tuple[int, ...], batches: Iterable[pa.RecordBatch], now_ms: int
+) -> Iterator[pa.RecordBatch]:
     run: _SubtaskRun | None = None
     current: int | None = None
-    for row in rows:
-        slot, channel, seq, payload = row
+    for slot, part in _parts(batches, {slot for slot, (head, _) in job.layout.addresses.items() if head in heads}):
         if slot != current:
             if run is not None:
-                yield from run.end()
+                yield from map(to_arrow, run.end())
             current = slot
-            operator, subtask = job.layout.addresses.get(slot, (None, 0))
-            run = _SubtaskRun(job, operator, subtask, now_ms) if operator in heads else None
-            if run is not None:
+            run = None
+            if slot is not None:
+                run = _SubtaskRun(job, *job.layout.addresses[slot], now_ms)
                 run.subtask.open()
         if run is None:
-            yield [row]
+            yield part
         else:
-            yield from run.receive(seq, channel, payload)
+            for _, channel, seq, payload in from_arrow([part]):
+                yield from map(to_arrow, run.receive(seq, channel, payload))
     if run is not None:
-        yield from run.end()
+        yield from map(to_arrow, run.end())
+
+
+def _parts(batches: Iterable[pa.RecordBatch], own: Container[int]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Divide sorted rows by slot. Rows for slots other than ``own``, which pass through, stay together, under None."""
+    for batch in batches:
+        first = 0
+        for slot, rows in groupby(batch.column("slot").to_pylist(), lambda slot: slot if slot in own else None):
+            number = sum(1 for _ in rows)
+            yield slot, batch.slice(first, number)
+            first += number
 
 
 class _SubtaskRun:

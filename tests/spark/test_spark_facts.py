@@ -7,22 +7,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2 import ExecutionEnvironment
-from dsv2.base.clock import SystemClock
 from dsv2.graph import Plan
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
-from runtime_spark.frames.layout import Layout, spark_partition
-from runtime_spark.frames.rows import ROW_SCHEMA
+from runtime_spark.frames.layout import REPORT_SLOT, Layout, spark_partition
 from runtime_spark.frames.session import starting
-from runtime_spark.frames.worker import pack_job
-from runtime_spark.source.sources import SourceOptions, source_frames
-from runtime_spark.task.stage import STATE_SCHEMA, streaming_stage
 
 
 def two_levels() -> Plan:
@@ -41,6 +35,18 @@ def test_slot_is_in_the_partition_that_spark_computes(spark: SparkSession) -> No
     # A shuffle uses the same partition.
     placed = frame.repartition(7, "slot").select("slot", F.spark_partition_id())
     assert all(spark_partition(slot, 7) == partition for slot, partition in placed.collect())
+
+
+def test_group_of_a_row_depends_on_the_level(spark: SparkSession) -> None:
+    layout = Layout.of(two_levels())
+    slots = [REPORT_SLOT, *layout.addresses]
+    frame = spark.createDataFrame([(slot,) for slot in slots], "slot int")
+    rows = frame.select("slot", F.expr(layout.group_at(0)), F.expr(layout.group_at(1))).collect()
+    assert len(rows) == len(slots)
+    for slot, *groups in rows:
+        head, _ = layout.addresses.get(slot, (None, 0))
+        passing = layout.passing_groups[spark_partition(slot, layout.partitions)]
+        assert groups == [slot if head in level else passing for level in layout.levels]
 
 
 def query_over(spark: SparkSession, frames: DataFrame, folder: Path, check: bool) -> None:
@@ -63,23 +69,6 @@ def test_spark_still_refuses_two_stages_in_one_query(spark: SparkSession, tmp_pa
     )
     assert "Multiple applyInPandasWithStates are not supported" in str(error)
     query_over(spark, frames, tmp_path / "unchecked", check=False)
-
-
-def test_stages_still_need_an_operator_between_them(spark: SparkSession, tmp_path: Path) -> None:
-    # Like the stages of a plan in runtime.py, but connected directly.
-    plan = two_levels()
-    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
-    frames = source_frames(spark, plan, packed, "direct", SystemClock(), SourceOptions())
-    for level in range(2):
-        stage = streaming_stage(packed, level)
-        frames = frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
-    error = None
-    try:
-        query_over(spark, frames, tmp_path, check=False)
-    except StreamingQueryException as failed:
-        error = failed
-    assert error is not None, "Rows may go straight from one stage into the next: runtime.py needs no barrier any more."
-    assert re.search("cannot be cast to class .*UnsafeRow", str(error))
 
 
 def test_real_time_mode_still_runs_no_python(spark: SparkSession) -> None:

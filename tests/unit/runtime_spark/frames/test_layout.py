@@ -108,6 +108,14 @@ def test_sinks_do_not_change_the_slots_of_operators() -> None:
     assert of_operators("last") == of_operators("first", "last") == of_operators()
 
 
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_rows_for_other_levels_are_one_group_in_each_partition(partitions: int) -> None:
+    layout = Layout.of(plan(4, 7), partitions)
+    groups = layout.passing_groups
+    assert [spark_partition(group, partitions) for group in groups] == [*range(partitions)]
+    assert layout.addresses.keys().isdisjoint(groups)
+
+
 def test_equal_plans_have_equal_layouts() -> None:
     assert Layout.of(plan(4, 3)) == Layout.of(plan(4, 3))
 

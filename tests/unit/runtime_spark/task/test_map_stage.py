@@ -314,7 +314,7 @@ def test_time_mode_depends_on_timers(timed: bool, mode: str, monkeypatch: pytest
     frames = Frames()
     map_stage.with_map_state(frames, b"", 0, timed=timed)  # type: ignore[arg-type]
     assert frames.time_mode == mode
-    assert (frames.grouped_by, frames.added) == ("slot", {"now_ms": "its time in ms"})
+    assert (frames.grouped_by, frames.added) == ("group", {"now_ms": "its time in ms"})
 
 
 def test_rows_for_other_levels_pass_without_the_time() -> None:

@@ -310,6 +310,17 @@ def test_batch_stages_give_what_the_local_runtime_gives(monkeypatch: pytest.Monk
     assert Counter(record for record, _ in found) == Counter(record for record, _ in expected.results)
 
 
+def test_rows_for_other_slots_pass_together() -> None:
+    env = environment()
+    env.from_collection([1]).key_by(bool).process(Number()).key_by(min).process(Number()).to_sink(CollectSink())
+    job = BatchJob(env.build_plan())
+    own, later = ([job.layout.slots[head, 0] for head in level] for level in job.layout.levels)
+    passing = to_arrow([(REPORT_SLOT, 0, 0, b"report"), *((later[0], 0, seq, b"frame") for seq in range(3))])
+    sent = batch_stage(job.packed, 0, now_ms=0)([passing, passing])
+    assert own != later
+    assert [*sent] == [passing, passing]
+
+
 def test_missing_end_of_a_source_is_reported() -> None:
     env = environment()
     env.from_collection([1, 2, 3]).key_by(bool).process(Number()).with_uid("number").to_sink(CollectSink())
