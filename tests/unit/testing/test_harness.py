@@ -9,6 +9,7 @@ import pytest
 
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError, UserFunctionError
+from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -115,6 +116,31 @@ def test_records_watermarks_timers_and_state() -> None:
     harness.advance_clock(ms(1))
     assert sorted(harness.output.records) == [("milk at 100", 1), ("tea at 100", 5)]
     assert harness.processing_timers("milk") == []
+
+
+class Reminded(OneInputEventTimeStreamProcessFunction[int, str]):
+    """An event timer at the record. It registers a processing timer that is due."""
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: int, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+        self.event_time.register_timer(record)
+
+    def on_event_timer(self, timestamp: int, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+        output.collect("event")
+        ctx.processing_time_manager.register_timer(timestamp)
+
+    def on_processing_timer(self, timestamp: int, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+        output.collect("processing")
+
+
+def test_timers_fire_at_the_beginning_and_the_end_of_a_micro_batch() -> None:
+    harness = OneInputHarness(Reminded(), key=abs)
+    harness.input.push_use_processing_time()
+    harness.input.push(5)
+    harness.advance_clock(ms(5))
+    assert harness.output.records == ["event", "processing"]
 
 
 def test_original_function_is_not_modified() -> None:
