@@ -23,7 +23,7 @@ class Total(NamedTuple):
     value: int
 
 
-LIST = StateDeclarations.list_state("list", Total)
+TOTALS_BY_NAME = StateDeclarations.map_state("by-name", str, Total)
 TOTALS = StateDeclarations.value_state("totals", Total)
 
 
@@ -40,6 +40,6 @@ def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
 
 class Totals(ArrowProcessFunction[Click, Total]):
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
-        ctx.keyed_state(LIST)  # E: arg-type
+        ctx.keyed_state(TOTALS_BY_NAME)  # E: call-overload
         ctx.keyed_state(TOTALS).value()  # E: attr-defined
         ctx.keyed_state(TOTALS).aggregate(batch["user"], {"value": 1}, {"value": 5})  # E: dict-item
