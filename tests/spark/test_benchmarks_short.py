@@ -103,14 +103,11 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     assert parts["sum of the medians"] < 60_000
 
 
-@pytest.mark.parametrize(
-    "names", [["running_count"], pytest.param(list(JOBS), marks=pytest.mark.nightly)], ids=["one", "all"]
-)
-def test_suite(process: ProgramProcess, tmp_path: Path, names: list[str]) -> None:
+@pytest.mark.nightly
+def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
     """Contestants on Spark and the plain loops. The suite itself compares the results."""
-    printed = process.run("benchmarks.suite", [*names, "--short", "--results", str(tmp_path)])
-    for name in names:
-        job = JOBS[name]
+    printed = process.run("benchmarks.suite", [*JOBS, "--short", "--results", str(tmp_path)])
+    for name, job in JOBS.items():
         assert (tmp_path / f"{name}.md").read_text() in printed
         report = json.loads((tmp_path / f"{name}.json").read_text())
         own = [
