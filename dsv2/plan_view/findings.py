@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from dsv2.aggregates.rows import EmitWindow, RunningAggregate
 from dsv2.errors import PlanWarning, UnreadStreamWarning
-from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.extension.join.declared import DeclaredPairs
+from dsv2.extension.join.unbounded import BOTH_SIDES
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
@@ -37,7 +38,7 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
         _waits_for_end,
         _unread,
         _joins_without_ttl,
-        _aggregates_by_record,
+        _declared_by_record,
         _unordered_keys,
     ]
     if not in_one_process:
@@ -87,7 +88,8 @@ def _unread(flow: Flow) -> Iterator[Finding]:
             yield warning("unread-output", (operator.id,), message, advice)
 
 
-def _aggregates_by_record(flow: Flow) -> Iterator[Finding]:
+def _declared_by_record(flow: Flow) -> Iterator[Finding]:
+    """Find declared aggregates and joins that do not run on columns."""
     for operator in flow.functions:
         function: object = operator.function
         parts = function.written_by_user if isinstance(function, WrappingFunction) else (function,)
@@ -95,6 +97,9 @@ def _aggregates_by_record(flow: Flow) -> Iterator[Finding]:
             if isinstance(part, RunningAggregate | EmitWindow):
                 message = f"aggregates record by record instead of in columns: {part.why}."
                 yield note("aggregates-by-record", (operator.id,), message, "This only matters for speed.")
+            if isinstance(part, DeclaredPairs):
+                message = f"joins record by record instead of on columns: {part.why}."
+                yield note("joins-by-record", (operator.id,), message, "This only matters for speed.")
 
 
 def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
@@ -102,7 +107,8 @@ def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
     advice = "Pass ttl=StateTtl(...), or join with JoinMode.interval or JoinMode.window."
     for operator in flow.functions:
         function = operator.function
-        if not isinstance(function, UnboundedJoin) or all(state.time_to_live for state in function.uses_states()):
+        layout = getattr(function, "state_layout", "")
+        if layout != BOTH_SIDES or all(state.time_to_live for state in function.uses_states()):
             continue
         if any(map(flow.may_never_end, flow.plan.edges_into[operator.id])):
             yield note("join-without-ttl", (operator.id,), message, advice)

@@ -1,7 +1,8 @@
 """The interface between a runtime and extensions or built-in functions. User programs do not need it."""
 
 from dsv2.spi.collector import StampedSideOutput, StampingCollector, stamping_collector
-from dsv2.spi.columnar_function import ColumnarFunction
+from dsv2.spi.columnar_function import ColumnarFunction, TwoInputColumnarFunction
+from dsv2.spi.declaration import TwoInputDeclaration
 from dsv2.spi.failures import FailedCallbackError, FailedRecordError
 from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import (

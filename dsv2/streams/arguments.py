@@ -21,7 +21,7 @@ from dsv2.functions import (
 from dsv2.graph import WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.model.context import Collector, PartitionedContext
-from dsv2.spi import AsyncFunction, ColumnarFunction
+from dsv2.spi import AsyncFunction, ColumnarFunction, TwoInputDeclaration
 from dsv2.state import StateTtl
 
 OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
@@ -67,9 +67,11 @@ def require_callable(method: str, function: object) -> None:
         raise PlanError(f"{method} at {caller_location()} takes a callable (record), not {function!r}.")
 
 
-def require(function: object, kind: type) -> Any:
+def require(function: object, kind: type, *others: type) -> Any:
     """Return ``function``. Raises ``PlanError`` unless it is of the ``kind`` that these streams require."""
-    if not isinstance(function, kind):
+    if isinstance(function, TwoInputDeclaration):
+        raise function.not_keyed
+    if not isinstance(function, (kind, *others)):
         raise PlanError(
             f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
             f"not {kind_of(function)}."

@@ -22,8 +22,10 @@ from dsv2.functions import (
 )
 from dsv2.graph import Exchange, InputRef, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
+from dsv2.graph.record_types import declared_type_of
 from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
+from dsv2.spi import TwoInputColumnarFunction, TwoInputDeclaration
 from dsv2.streams.aggregates import GlobalAggregates, KeyedAggregates
 from dsv2.streams.arguments import (
     AnyTwoInput,
@@ -271,11 +273,16 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], KeyedRan
             ref = connect_broadcast(self, side, function, wait, new_key_selector, version)
             return _keyed_result(self._builder, ref)
         refuse_wait(wait_for_broadcast)
-        require(function, TwoInputNonBroadcastStreamProcessFunction)
         require_selector("connect_and_process", new_key_selector, "new_key_selector")
+        body: Any = function
+        if isinstance(body, TwoInputDeclaration):
+            refs = self._ref, other._ref
+            types, selectors = [*map(declared_type_of, refs)], [ref.key_selector for ref in refs]
+            body = body.function_of(types, selectors, keeps_keys=new_key_selector is not None)
+        require(body, TwoInputNonBroadcastStreamProcessFunction, TwoInputColumnarFunction)
         ref = self._add(
             OperatorKind.TWO_INPUT,
-            function,
+            body,
             "Keyed-TwoInput-Process",
             other._ref,
             output_keys=(new_key_selector,),

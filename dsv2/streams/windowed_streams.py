@@ -16,7 +16,7 @@ from dsv2.extension.window.functions import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
-from dsv2.extension.window.strategy import SlidingWindowStrategy, TimeType, WindowStrategy
+from dsv2.extension.window.strategy import WindowStrategy, why_rows
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
@@ -138,11 +138,8 @@ class WindowedStream(Generic[T]):
 
     def _why_rows(self) -> str | None:
         """The reason why the windows are not aggregated in columns; None if they are."""
-        strategy = self._strategy
-        if not isinstance(strategy, SlidingWindowStrategy) or strategy.time_type is not TimeType.EVENT:
-            return "the windows are not tumbling or sliding windows in event time"
-        if strategy.allowed_lateness or strategy.early_firing is not None or strategy.trigger is not None:
-            return "the windows have allowed lateness, early firing or a trigger"
+        if (reason := why_rows(self._strategy)) is not None:
+            return reason
         return "late records go to a side output" if self._late_tags else None
 
 

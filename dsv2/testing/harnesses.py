@@ -15,9 +15,11 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Plan, WaitForBroadcast
+from dsv2.graph.record_types import UNDECLARED
 from dsv2.model.context import PartitionedContext, TwoOutputPartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
+from dsv2.spi import TwoInputDeclaration
 from dsv2.testing.harness import (
     NO_PARTITION,
     Harness,
@@ -124,7 +126,12 @@ class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         output_key: Callable[[OUT], Hashable] | None = None,
         **options: Unpack[HarnessOptions],
     ) -> None:
-        job = _Job(function, options)
+        body: Any = function
+        if isinstance(body, TwoInputDeclaration):
+            body = body.function_of(
+                (UNDECLARED, UNDECLARED), (first_key, second_key), keeps_keys=output_key is not None
+            )
+        job = _Job(body, options)
         job.connect(first_key, job.stream(second_key), output_key)
         super().__init__(job.plan(), options)
         self.first_input: HarnessInput[IN1] = self._inputs[0]

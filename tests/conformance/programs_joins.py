@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
-from dsv2.extension.join import JoinFunction, JoinMode, JoinType, join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, Left, Right, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
@@ -170,6 +171,62 @@ class IntervalJoins(Program):
                 run.expect_all(*expected, name=join_type.value)
 
 
+class Both(NamedTuple):
+    """The fields of a pair."""
+
+    key: str
+    left: int | None
+    left_time: int | None
+    right: int | None
+    right_time: int | None
+
+    def rows(self) -> tuple[Row | None, Row | None]:
+        """The rows of the pair."""
+        key, left, left_time, right, right_time = self
+        return (
+            None if left is None or left_time is None else Row(key, left, left_time),
+            None if right is None or right_time is None else Row(key, right, right_time),
+        )
+
+
+FIELDS = {
+    "left": Left("number"),
+    "left_time": Left("timestamp"),
+    "right": Right("number"),
+    "right_time": Right("timestamp"),
+}
+
+
+class DeclaredJoins(Program):
+    """Joins with declared results, which run on columns, over all time, in intervals and in windows."""
+
+    MODES: Mapping[str, tuple[JoinMode, JoinType]] = {
+        "all time": (JoinMode.unbounded(), JoinType.INNER),
+        "interval": (JoinMode.interval(ms(LOWER), ms(UPPER)), JoinType.FULL),
+        "window": (JoinMode.window(WindowStrategy.sliding(ms(20), ms(10))), JoinType.LEFT),
+    }
+
+    def build(self, p: Pipeline) -> None:
+        left, right = (
+            p.source(rows).process(per_event(row_time)).key_by(attrgetter("key")) for rows in (LEFT_ROWS, RIGHT_ROWS)
+        )
+        for name, (mode, join_type) in self.MODES.items():
+            joined = left.connect_and_process(right, any_join(Both, mode, join_type, **FIELDS))
+            p.collect(joined.process(Stamped()), name)
+
+    def check(self, run: Run) -> None:
+        found = {name: [(both.rows(), time) for both, time in run.out(name)] for name in self.MODES}
+        pairs = [(left, right) for left in LEFT_ROWS for right in RIGHT_ROWS if left.key == right.key]
+        assert alike([rows for rows, _ in found["all time"]], pairs)
+        slow = SlowIntervalJoin("full", LOWER, UPPER)
+        expected = [joined for row in LEFT_ROWS for joined in slow.take(0, row, LONG_MIN)]
+        expected += [joined for row in RIGHT_ROWS for joined in slow.take(1, row, LONG_MIN)]
+        assert alike(found["interval"], expected + slow.move_to(LONG_MAX))
+        assert alike(
+            found["window"], results_at_the_end(SlowWindowJoin("left", WindowStrategy.sliding(ms(20), ms(10))))
+        )
+
+
 class WindowJoins(Program):
     """Window joins of every type in sliding windows, and an inner one in sessions."""
 
@@ -201,4 +258,10 @@ def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
     return results
 
 
-PROGRAMS: tuple[Program, ...] = (InnerJoins(), InnerJoinOfSeveralKeys(), IntervalJoins(), WindowJoins())
+PROGRAMS: tuple[Program, ...] = (
+    InnerJoins(),
+    InnerJoinOfSeveralKeys(),
+    IntervalJoins(),
+    WindowJoins(),
+    DeclaredJoins(),
+)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join import JoinMode, JoinType, Left, Right, join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.testing import EndOfInput, IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark, Watermark
@@ -44,8 +46,46 @@ def pair(left: Row | None, right: Row | None, output: Any, ctx: Any) -> None:
     output.collect((left, right))
 
 
-def key_of(row: Row) -> Hashable:
-    return row.key
+key_of = attrgetter("key")
+"""The key of a row."""
+
+
+class Both(NamedTuple):
+    """The fields of a pair."""
+
+    key: str
+    left: int | None
+    left_time: int | None
+    right: int | None
+    right_time: int | None
+
+
+class OnlyLeft(NamedTuple):
+    """The fields of a left row."""
+
+    key: str
+    left: int
+    left_time: int
+
+
+def joined_columns(
+    mode: JoinMode, join_type: JoinType = JoinType.INNER
+) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
+    """The same join with declared results, on columns."""
+    left = {"left": Left("number"), "left_time": Left("timestamp")}
+    right = {"right": Right("number"), "right_time": Right("timestamp")}
+    result, fields = (Both, left | right) if join_type not in (JoinType.SEMI, JoinType.ANTI) else (OnlyLeft, left)
+    any_join: Any = join
+    return any_join(result, mode, join_type, left_records=Row, right_records=Row, **fields)  # type: ignore[no-any-return]
+
+
+def as_pair(record: Any) -> tuple[Row | None, Row | None]:
+    """The rows of a result of either join."""
+    if not isinstance(record, Both | OnlyLeft):
+        return record  # type: ignore[no-any-return]
+    key, left, left_time, *right = record
+    first = None if left is None or left_time is None else Row(key, left, left_time)
+    return first, Row(key, *right) if right and right[0] is not None else None  # type: ignore[arg-type]
 
 
 def event_time(timestamp: int) -> LongWatermark:
@@ -91,7 +131,7 @@ class JoinDriver:
         results: list[tuple[Any, Any, int]] = []
         for emitted in harness.output.elements:
             if isinstance(emitted, StampedRecord):
-                results.append((emitted.record, emitted.timestamp, self._forwarded))
+                results.append((as_pair(emitted.record), emitted.timestamp, self._forwarded))
             elif isinstance(emitted, LongWatermark):
                 self._forwarded = emitted.value
                 self.moves.append(emitted.value)

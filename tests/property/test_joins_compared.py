@@ -18,10 +18,11 @@ from dsv2.testing import EndOfInput, StampedRecord, TwoInputNonBroadcastHarness
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
 from tests.profiles import examples
-from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, event_time, key_of, pair
+from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, event_time, joined_columns, key_of, pair
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 any_join: Any = join  # each of its overloads accepts one type
+columns = pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
 
@@ -33,11 +34,16 @@ LIFETIMES = {
 }
 
 
+def new_driver(mode: JoinMode, join_type: JoinType = JoinType.INNER, *, columns: bool) -> JoinDriver:
+    return JoinDriver(joined_columns(mode, join_type) if columns else any_join(pair, mode, join_type))
+
+
+@columns
 @pytest.mark.parametrize("lifetime", LIFETIMES)
-@examples(25)
+@examples(15)
 @given(history=HISTORIES)
-def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Event]) -> None:
-    driver = JoinDriver(join(pair, JoinMode.unbounded(ttl=LIFETIMES[lifetime])))
+def test_join_emits_a_pair_with_its_second_row(lifetime: str, columns: bool, history: list[Event]) -> None:
+    driver = new_driver(JoinMode.unbounded(ttl=LIFETIMES[lifetime]), columns=columns)
     slow = SlowJoin(10 if LIFETIMES[lifetime] else None, renews=lifetime == "since they met")
     for event in history:
         results = driver.take(event)
@@ -50,12 +56,15 @@ def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Even
     assert driver.harness.ended
 
 
+@columns
 @each_type
-@examples(15)
+@examples(10)
 @given(history=HISTORIES, bounds=BOUNDS)
-def test_interval_join_matches_the_slow_one(join_type: JoinType, history: list[Event], bounds: tuple[int, int]) -> None:
+def test_interval_join_matches_the_slow_one(
+    join_type: JoinType, columns: bool, history: list[Event], bounds: tuple[int, int]
+) -> None:
     lower, upper = bounds
-    driver = JoinDriver(any_join(pair, JoinMode.interval(ms(lower), ms(upper)), join_type))
+    driver = new_driver(JoinMode.interval(ms(lower), ms(upper)), join_type, columns=columns)
     slow = SlowIntervalJoin(join_type.value, lower, upper)
     for event in history:
         before = driver.event_time
@@ -102,6 +111,20 @@ def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> li
 @given(history=HISTORIES)
 def test_window_join_matches_the_slow_one(join_type: JoinType, windows: str, history: list[Event]) -> None:
     driver = JoinDriver(any_join(pair, JoinMode.window(WINDOWS[windows]), join_type))
+    slow = SlowWindowJoin(join_type.value, WINDOWS[windows])
+    for event in history:
+        found = Counter((joined, timestamp) for joined, timestamp, _ in driver.take(event))
+        assert found == Counter(windows_joined(slow, driver, event))
+    assert driver.harness.ended
+    assert driver.counter("late_records_dropped") == len(slow.late)
+
+
+@pytest.mark.parametrize("windows", ["tumbling", "sliding"])
+@each_type
+@examples(8)
+@given(history=HISTORIES)
+def test_window_join_on_columns_matches_the_slow_one(join_type: JoinType, windows: str, history: list[Event]) -> None:
+    driver = JoinDriver(joined_columns(JoinMode.window(WINDOWS[windows]), join_type))
     slow = SlowWindowJoin(join_type.value, WINDOWS[windows])
     for event in history:
         found = Counter((joined, timestamp) for joined, timestamp, _ in driver.take(event))

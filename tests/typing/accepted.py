@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import assert_type
+from typing import NamedTuple, assert_type
 
 import pandas as pd
 
@@ -28,7 +28,9 @@ from dsv2.extension.join import (
     JoinFunction,
     JoinMode,
     JoinType,
+    Left,
     OnSnapshotTimeout,
+    Right,
     join,
 )
 from dsv2.extension.window import WindowStrategy
@@ -358,8 +360,15 @@ def left_only(left: int, right: None, output: Collector[bytes], ctx: RuntimeCont
 def late_date(record: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
 
 
+class JoinResult(NamedTuple):
+    number: int
+    day: date | None
+
+
 def joins(g: Given, every: JoinFunction[int, date, bytes]) -> None:
     connect = g.keyed.connect_and_process
+    declared = join(JoinResult, JoinMode.interval(ms(-5), ms(5)), "left", number=Left("number"), day=Right("day"))
+    assert_type(connect(g.other_keyed, declared), NonKeyed[JoinResult])
     assert_type(join(every), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(join(every_pair), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])

@@ -1,7 +1,8 @@
 """Joins of two keyed streams (FLIP-500, FLIP-326), and of a stream with a service."""
 
 from dsv2.extension.join.api import join
-from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord
+from dsv2.extension.join.declared import Left, Right
+from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord, WindowJoinFunction
 from dsv2.extension.join.lookup import LookupCache, lookup_join
 from dsv2.extension.join.modes import JoinMode
 from dsv2.extension.join.temporal import OnSnapshotTimeout
@@ -12,8 +13,11 @@ __all__ = (
     "JoinType",
     "Joining",
     "LateRecord",
+    "Left",
     "LookupCache",
     "OnSnapshotTimeout",
+    "Right",
+    "WindowJoinFunction",
     "join",
     "lookup_join",
 )

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
-from dsv2.base.callables import takes
+from dsv2.aggregates.field_types import field_types
 from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.checks.arguments import as_choice
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.functions import Joining, JoinType, JoinTypeChoice, LateRecord, as_join_function, check_late
-from dsv2.extension.join.interval import new_interval_join
+from dsv2.extension.join.declared import DeclaredJoin, Source
+from dsv2.extension.join.functions import (
+    Joining,
+    JoinType,
+    JoinTypeChoice,
+    LateRecord,
+    as_join_function,
+)
 from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, UnboundedMode, WindowMode
-from dsv2.extension.join.temporal import TemporalJoin
-from dsv2.extension.join.unbounded import UnboundedJoin
-from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
+from dsv2.extension.join.record_joins import JoinOptions, record_join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 
 _EventTimeMode: TypeAlias = IntervalMode | WindowMode
@@ -85,14 +89,30 @@ def join(
     join_type: Literal[JoinType.SEMI, JoinType.ANTI, "semi", "anti"],
     **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
 def join(
-    function: Joining[Any, Any, Any],
+    function: type[OUT],
+    mode: JoinMode = ...,
+    join_type: JoinTypeChoice = ...,
+    *,
+    is_deletion: Callable[[Any], bool] | None = None,
+    on_late_left: LateRecord[Any, OUT] | None = None,
+    on_late_right: LateRecord[Any, OUT] | None = None,
+    left_records: type[Any] | None = None,
+    right_records: type[Any] | None = None,
+    **fields: Source,
+) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, OUT]: ...
+def join(
+    function: Joining[Any, Any, Any] | type[Any],
     mode: JoinMode = _UNBOUNDED,
     join_type: JoinTypeChoice = JoinType.INNER,
     *,
     is_deletion: Callable[[Any], bool] | None = None,
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
+    left_records: type[Any] | None = None,
+    right_records: type[Any] | None = None,
+    **fields: Any,
 ) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
     """Join records with equal keys.
 
@@ -100,7 +120,8 @@ def join(
     keyed.
 
     Args:
-        function: Called with every pair of partners, and with None in place of a missing partner.
+        function: Called with every pair of partners, and with None in place of a missing partner. Or the class of the
+            results, a NamedTuple class or dataclass, which have the fields of both partners.
         mode: The records that are partners, see ``JoinMode``. Default: all.
         join_type: Which records the function is called with, see ``JoinType``. Without bounds only INNER is possible,
             because a partner may still arrive at any time. A temporal join can be INNER, or LEFT, which joins a probe
@@ -109,51 +130,37 @@ def join(
         on_late_left: In intervals and windows, called with (record, output, ctx) for late left records. None
             (default): they are dropped and counted in the metric ``late_records_dropped``.
         on_late_right: The same for late right records.
+        left_records: If ``function`` is a class: the class of the left records. None: as the stream declares it.
+        right_records: The same for the right records.
+        fields: If ``function`` is a class: what its fields hold, ``Left(field)``, ``Right(field)``, or in windows
+            ``WindowStart()`` and ``WindowEnd()`` of ``dsv2.aggregates``. Other fields are those of the same name.
+
+    With a class of results, a join runs on columns if the records of both sides have columns and both key selectors are
+    an ``operator.attrgetter``. ``explain`` says whether, and why not.
 
     Raises:
+        PlanError: ``connect_and_process`` raises it if ``fields`` are not those of the class or of the records, or have
+            other types.
         ConfigurationError: The mode does not have this join type or callable, or a callable does not accept its
             arguments.
     """
     chosen = as_choice(JoinType, join_type, "join_type")
-    given = {"is_deletion": is_deletion, "on_late_left": on_late_left, "on_late_right": on_late_right}
-    match mode:
-        case UnboundedMode(ttl=ttl):
-            _refuse("an unbounded join", given)
-            _check_type(chosen, "an unbounded join", (JoinType.INNER,), _MAY_ARRIVE)
-            return UnboundedJoin(as_join_function(function), ttl)
-        case TemporalMode(timeout=timeout, on_timeout=on_timeout):
-            del given["is_deletion"]
-            _refuse("a temporal join", given)
-            _check_type(chosen, "a temporal join", (JoinType.INNER, JoinType.LEFT), _ON_ARRIVAL)
-            if is_deletion is not None and not takes(is_deletion, 1):
-                raise ConfigurationError(f"is_deletion must be a callable (row) -> bool, not {is_deletion!r}.")
-            return TemporalJoin(as_join_function(function), chosen, is_deletion, timeout, on_timeout)
-    check_late(on_late_left=on_late_left, on_late_right=on_late_right)
-    _refuse("a join in intervals or windows", {"is_deletion": is_deletion})
-    match mode:
-        case IntervalMode(lower=lower, upper=upper):
-            pairs = as_join_function(function)
-            return new_interval_join(pairs, chosen, lower, upper, on_late_left, on_late_right)
-        case WindowMode(strategy=strategy):
-            kind = ExistenceInWindow if chosen in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
-            return WindowJoin(strategy, kind(as_join_function(function), chosen, on_late_left, on_late_right))
-    raise ConfigurationError(f"mode must be a JoinMode, such as JoinMode.interval(lower, upper), not {mode!r}.")
+    options = JoinOptions(is_deletion, on_late_left, on_late_right)
+    if field_types(function) is not None:
+        record_join(as_join_function(_nothing), mode, chosen, options)
+        records = left_records, right_records
+        declared: Any = DeclaredJoin(cast(type[Any], function), mode, chosen, fields, records, options)
+        return declared  # type: ignore[no-any-return]  # connect_and_process replaces it
+    for name in (*fields, *_given(left_records=left_records, right_records=right_records)):
+        raise ConfigurationError(
+            f"join takes no argument {name!r}, except with a class of results instead of a function."
+        )
+    return record_join(as_join_function(cast(Joining[Any, Any, Any], function)), mode, chosen, options)
 
 
-_MAY_ARRIVE = (
-    "because a partner may still arrive at any time. Use JoinMode.interval or JoinMode.window, which stop waiting by "
-    "event time."
-)
-_ON_ARRIVAL = "because left records are joined on arrival and right records do not wait for them."
+def _given(**arguments: object) -> list[str]:
+    return [name for name, value in arguments.items() if value is not None]
 
 
-def _check_type(chosen: JoinType, kind: str, possible: tuple[JoinType, ...], reason: str) -> None:
-    if chosen not in possible:
-        names = " or ".join(one.name for one in possible)
-        raise ConfigurationError(f"join_type of {kind} must be {names}, not {chosen}, {reason}")
-
-
-def _refuse(kind: str, given: dict[str, Callable[..., Any] | None]) -> None:
-    for name, function in given.items():
-        if function is not None:
-            raise ConfigurationError(f"{name} does not apply to {kind}.")
+def _nothing(left: object, right: object, output: object, ctx: object) -> None:
+    """The join function with which the other arguments of a declared join are checked."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias
 
 from dsv2.base.callables import takes
 from dsv2.base.type_variables import IN1, IN2, OUT, IN1_contra, IN2_contra, OUT_co, T
-from dsv2.errors import ConfigurationError, PlanError
+from dsv2.errors import ConfigurationError, ContractError, PlanError
+from dsv2.extension.window.contexts import WindowContext
 from dsv2.functions import ProcessFunction
 from dsv2.model.context import Collector, RuntimeContext
 from dsv2.model.output_tag import OutputTag
@@ -47,6 +48,26 @@ class JoinFunction(ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
         self, left: IN1_contra, right: IN2_contra, output: Collector[OUT_co], ctx: RuntimeContext
     ) -> None:
         """Called for every pair that the join finds."""
+
+
+class WindowJoinFunction(JoinFunction[IN1_contra, IN2_contra, OUT_co], ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
+    """A ``JoinFunction`` that also receives the window. It requires ``JoinMode.window``."""
+
+    def process_record(
+        self, left: IN1_contra, right: IN2_contra, output: Collector[OUT_co], ctx: RuntimeContext
+    ) -> None:
+        raise ContractError("process_record of a WindowJoinFunction is not called.")
+
+    @abstractmethod
+    def process_record_in_window(
+        self,
+        left: IN1_contra,
+        right: IN2_contra,
+        window: WindowContext,
+        output: Collector[OUT_co],
+        ctx: RuntimeContext,
+    ) -> None:
+        """Called for every pair. ``window`` has the bounds of the window, in ms."""
 
 
 class CallableJoinFunction(JoinFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
@@ -147,7 +168,12 @@ def reading_declares(function: JoinFunction[IN1, IN2, OUT], *on_late: object) ->
 def require_keyed(join: str, position: Position) -> None:
     """Raise ``PlanError`` unless the inputs are keyed; ``join`` names the join in the error."""
     if not position.keyed:
-        raise PlanError(
-            f"{join} requires two keyed streams, because it joins records with equal keys: call key_by on both before "
-            f"connect_and_process. To join all records with all others, key both by a constant."
-        )
+        raise not_keyed(join)
+
+
+def not_keyed(join: str) -> PlanError:
+    """Return the error for a join of streams without keys. ``join`` names it."""
+    return PlanError(
+        f"{join} requires two keyed streams, because it joins records with equal keys: call key_by on both before "
+        f"connect_and_process. To join all records with all others, key both by a constant."
+    )

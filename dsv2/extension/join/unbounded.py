@@ -13,6 +13,9 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import FailedCallbackError, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
+BOTH_SIDES = "the records of both sides of a join"
+"""The state layout of joins over all time, on records and on columns, which store the same."""
+
 
 class UnboundedJoin(
     JoinProcessFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
@@ -31,7 +34,7 @@ class UnboundedJoin(
 
     @property
     def state_layout(self) -> str:
-        return "the records of both sides of a join"
+        return BOTH_SIDES
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return self._left, self._right

@@ -11,6 +11,7 @@ from dsv2.extension.join.functions import (
     JoinFunction,
     JoinType,
     LateRecord,
+    WindowJoinFunction,
     reading_declares,
     require_keyed,
     take_late,
@@ -71,14 +72,18 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: TwoInputWindowContext[IN1, IN2]
     ) -> None:
-        join_pair: Callable[..., object] = self.function.process_record
+        function = self.function
+        join_pair: Callable[..., object] = function.process_record
+        arguments: tuple[Any, ...] = (output, ctx)
+        if isinstance(function, WindowJoinFunction):
+            join_pair, arguments = function.process_record_in_window, (window, *arguments)
         try:
             for left, right in self._pairs(window.get_all_records1(), window.get_all_records2()):
-                returned = join_pair(left, right, output, ctx)
+                returned = join_pair(left, right, *arguments)
                 if returned is not None:
                     refuse_returned(returned)
         except BaseException as error:
-            raise FailedCallbackError("process_record") from error
+            raise FailedCallbackError(join_pair.__name__) from error
 
     def on_late_record1(self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         take_late("on_late_left", self.on_late[0], record, output, ctx)

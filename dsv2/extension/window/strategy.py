@@ -221,3 +221,12 @@ def _sliding(size: timedelta, slide: timedelta, time_type: TimeTypeChoice, offse
 
 def _time_type(time_type: TimeTypeChoice) -> TimeType:
     return as_choice(TimeType, time_type, "time_type")
+
+
+def why_rows(strategy: WindowStrategy) -> str | None:
+    """Return why the windows cannot be kept in columns; None if they can."""
+    if not isinstance(strategy, SlidingWindowStrategy) or strategy.time_type is not TimeType.EVENT:
+        return "the windows are not tumbling or sliding windows in event time"
+    if strategy.allowed_lateness or strategy.early_firing is not None or strategy.trigger is not None:
+        return "the windows have allowed lateness, early firing or a trigger"
+    return None

@@ -419,7 +419,8 @@ class FunctionCalls:
     def _new_processor(self, input_index: int) -> Processor:
         function, select = self._function, self._key_selector(input_index)
         if isinstance(function, ColumnarFunction):
-            return ColumnarProcessor(function, self._collectors[0], self._partitioned, self._new_fail("process_batch"))
+            process, fail = function.dsv2_columns_callback(input_index), self._new_fail("process_batch")
+            return ColumnarProcessor(process, self._collectors[0], self._partitioned, fail)
         name = self._callbacks[input_index].process
         callback = self._record_callback(name, input_index, keyed=select is not None)
         if select is not None:

@@ -20,7 +20,7 @@ from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
-from dsv2.spi import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, ProcessOne, refuse_returned
+from dsv2.spi import BatchFunction, FailedRecordError, KeyedBatchFunction, ProcessOne, refuse_returned
 
 Process: TypeAlias = Callable[[Any, Any, Any], object]
 """Called with a record, a collector and a context."""
@@ -308,8 +308,10 @@ class ColumnarProcessor(Processor):
 
     takes_whole_batches = True
 
-    def __init__(self, function: ColumnarFunction[Any, Any], output: Any, ctx: Any, fail: Fail) -> None:
-        self._process_columns = function.dsv2_process_columns
+    def __init__(
+        self, process_columns: Callable[[RecordBatch[Any], Any, Any], None], output: Any, ctx: Any, fail: Fail
+    ) -> None:
+        self._process_columns = process_columns
         self._output = output
         self._ctx = ctx
         self._fail = fail

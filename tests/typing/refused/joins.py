@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import NamedTuple
 
 from dsv2 import Collector, RuntimeContext
 from dsv2.extension.join import (
     JoinFunction,
     JoinMode,
     JoinType,
+    Left,
     join,
 )
 from dsv2.extension.window import WindowStrategy
@@ -35,7 +37,6 @@ class Pair(JoinFunction[int, date, bytes]):
 
 def a_join_function_takes_the_records_of_both_sides(g: Given) -> None:
     g.other_keyed.connect_and_process(g.keyed, join(every_pair))  # E: arg-type
-    join(Pair)  # E: arg-type
     g.keyed.process(join(every_pair))  # E: call-overload
     g.keyed.connect_and_process(g.other_keyed, join(Pair())).to_sink(g.int_sink)  # E: arg-type
 
@@ -86,3 +87,12 @@ def a_temporal_join_is_an_inner_or_a_left_one_of_rows_that_it_knows(g: Given) ->
     wrong = join(every_pair, JoinMode.temporal(), is_deletion=is_long)
     g.keyed.connect_and_process(g.other_keyed, wrong)  # E: misc
     g.other_keyed.connect_and_process(g.keyed, join(every_pair, JoinMode.temporal()))  # E: arg-type
+
+
+class Result(NamedTuple):
+    number: int
+
+
+def fields_of_a_result_are_fields_of_a_side(g: Given) -> None:
+    join(Result, number="number")  # E: call-overload
+    g.keyed.connect_and_process(g.other_keyed, join(Result, number=Left("number"))).to_sink(g.int_sink)  # E: arg-type
