@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dsv2.base.folders import Folder, literal_path
+from dsv2.checkpoint.column_types import ColumnType
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.exchange.gate_states import held_records
@@ -37,11 +37,11 @@ def write_tables(rows: DataFrame, folder: Folder, program: ProgramDescription) -
         folder: The savepoint.
         program: The last program, which declares the types of states.
     """
-    groups: dict[str, list[SavepointTable]] = {}
+    groups: dict[tuple[ColumnType | None, ColumnType | None], list[SavepointTable]] = {}
     for table in _tables(rows, program):
-        groups.setdefault(json.dumps([table.key, table.value]), []).append(table)
+        groups.setdefault((table.key, table.value), []).append(table)
     written: list[SavepointTable] = []
-    for number, (_, alike) in enumerate(sorted(groups.items())):
+    for number, alike in enumerate(groups.values()):
         place = f"state/{number}"
         # Each write takes some time, so tables with the same columns are written together.
         with writing_parquet(rows.sparkSession):
