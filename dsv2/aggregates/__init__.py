@@ -3,6 +3,8 @@
 They run on columns where the records have columns, and record by record elsewhere, with the same results.
 """
 
+from dsv2.aggregates.custom import Custom
+from dsv2.aggregates.distinct import ApproxCountDistinct, CountDistinct
 from dsv2.aggregates.result_field import (
     Aggregate,
     Count,
@@ -10,17 +12,24 @@ from dsv2.aggregates.result_field import (
     Key,
     Last,
     Max,
-    Mean,
     Min,
     Part,
     Sum,
     WindowEnd,
     WindowStart,
 )
+from dsv2.aggregates.selection import ArgMax, ArgMin, Collect
+from dsv2.aggregates.statistics import Mean, StdDev, Variance
 
 __all__ = (
     "Aggregate",
+    "ApproxCountDistinct",
+    "ArgMax",
+    "ArgMin",
+    "Collect",
     "Count",
+    "CountDistinct",
+    "Custom",
     "First",
     "Key",
     "Last",
@@ -28,7 +37,9 @@ __all__ = (
     "Mean",
     "Min",
     "Part",
+    "StdDev",
     "Sum",
+    "Variance",
     "WindowEnd",
     "WindowStart",
 )

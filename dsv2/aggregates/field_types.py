@@ -9,7 +9,7 @@ from datetime import date, time
 from types import UnionType
 from typing import Any, NewType
 
-from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, Sum
+from dsv2.aggregates.result_field import Aggregate, Key, Part
 from dsv2.errors import PlanError
 
 _WIDER: dict[Any, tuple[Any, ...]] = {float: (int,), complex: (int, float)}
@@ -47,12 +47,10 @@ def held_type(part: Part, values: Mapping[str, Any], key: Any) -> Any:
     """
     if isinstance(part, Key):
         return _part_of_key(part, key)
-    if isinstance(part, Sum | Mean):
-        _check_number(part, values.get(part.field, object))
-    if isinstance(part, Mean):
-        return float
-    if isinstance(part, Aggregate) and not isinstance(part, Count):
-        return values.get(part.field, object)
+    if isinstance(part, Aggregate):
+        for name in part.inputs if part.needed else ():
+            _check_number(part, name, values.get(name, object))
+        return part.result_type(values)
     return int
 
 
@@ -90,14 +88,13 @@ def _fits_one(given: Any, wanted: Any) -> bool:
     return one is not other or len(inner) != len(outer) or all(map(fits, inner, outer))
 
 
-def _check_number(part: Sum | Mean, hint: Any) -> None:
+def _check_number(part: Aggregate, name: str, hint: Any) -> None:
     for one in _parts(hint):
         kind = typing.get_origin(one) or one
         if not isinstance(kind, type) or kind in (object, Any):
             continue
-        needed = "__float__" if isinstance(part, Mean) else "__add__"
-        if issubclass(kind, _NOT_ADDED) or not hasattr(kind, needed):
-            raise PlanError(f"{part} is not possible: {part.field!r} is {shown(hint)}, which is not a number.")
+        if issubclass(kind, _NOT_ADDED) or not hasattr(kind, part.needed):
+            raise PlanError(f"{part} is not possible: {name!r} is {shown(hint)}, which is not a number.")
 
 
 def _part_of_key(part: Key, key: Any) -> Any:

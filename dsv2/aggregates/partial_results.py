@@ -2,77 +2,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
-from dsv2.aggregates.field_types import field_types
-from dsv2.aggregates.result_field import Aggregate, Count, Mean, Part, Sum
-from dsv2.base.derived_classes import derived_class, unused_name
-from dsv2.base.optional_types import without_none
-
-
-class Partial(NamedTuple):
-    """The form of a partial result.
-
-    Attributes:
-        kind: Its class.
-        parts: The content of each of its fields.
-        means: For each mean the fields with its sum and its count.
-    """
-
-    kind: type[Any]
-    parts: dict[str, Part]
-    means: dict[str, tuple[str, str]]
-
-    @property
-    def aggregates(self) -> dict[str, Aggregate]:
-        """The fields that are aggregated."""
-        return {name: part for name, part in self.parts.items() if isinstance(part, Aggregate)}
+from dsv2.aggregates.result_field import Aggregate, Count, Fold, Part
+from dsv2.base.derived_classes import derived_class
+from dsv2.errors import PlanError
 
 
-def partial_of(kind: type, types: Mapping[str, Any], parts: Mapping[str, Part], values: Mapping[str, Any]) -> Partial:
-    """Return what the partial results of an aggregation hold.
+class Partial:
+    """The form of partial results: the accumulators of all aggregates.
 
-    They have the class of the results. If that has means, they have a class with their sums and counts instead, which
-    belongs to the module of the class of the results: state names it.
+    Their class belongs to the module of the class of the results, because state names it. Like any class of state it
+    may change: an accumulator is found by its name, and a new one has a default if the field of the result has one.
 
     Args:
-        kind: The class of the results.
+        result: The class of the results.
         types: The types of its fields.
         parts: What each of them holds.
         values: The types of the fields of the records, as far as they are known.
+
+    Raises:
+        PlanError: Two accumulators have the same name.
     """
-    held: dict[str, Part] = {}
-    means: dict[str, tuple[str, str]] = {}
-    numbers: list[str] = []
-    fields: list[tuple[str, Any]] = []
-    for name, part in parts.items():
-        if not isinstance(part, Mean):
-            held[name] = part
-            fields.append((name, types[name]))
-            continue
-        of_sum, of_count = means[name] = unused_name(f"{name}_sum", types), unused_name(f"{name}_count", types)
-        held[of_sum], held[of_count] = Sum(part.field), Count(part.field)
-        number, _ = without_none(values.get(part.field, object))
-        number = number if isinstance(number, type) else object
-        numbers.append(f"{name}_{number.__name__}")
-        fields += [(of_sum, number | None), (of_count, int)]
-    made: type[Any] = derived_class(kind, f"with_sums_{'_'.join(numbers)}", tuple(fields)) if means else kind
-    return Partial(made, held, means)
+
+    def __init__(
+        self, result: type[Any], types: Mapping[str, Any], parts: Mapping[str, Part], values: Mapping[str, Any]
+    ) -> None:
+        of_result = defaults_of(result)
+        found = {name: part for name, part in parts.items() if isinstance(part, Aggregate)}
+        self.aggregates: dict[str, Aggregate] = {
+            name: found[name] for name in sorted(found, key=of_result.__contains__)
+        } or {"records": Count()}
+        """The fields of the result that are aggregated. If there are none, the records are counted."""
+        self.places: dict[str, slice] = {}
+        """The accumulators of each of them in a partial result."""
+        fields: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
+        for name, part in self.aggregates.items():
+            first = len(fields)
+            for (suffix, kind), value in zip(part.accumulators(values).items(), part.empty, strict=True):
+                stored = (f"{name}__{suffix}" if suffix else name).lstrip("_")
+                if stored in fields:
+                    raise PlanError(f"state would have two fields {stored!r}. Rename {name} of {result.__qualname__}.")
+                fields[stored] = Optional[types.get(name, int) if isinstance(part, Fold) else kind]  # noqa: UP045
+                if name in of_result:
+                    defaults[stored] = of_result[name] if isinstance(part, Fold) else value
+            self.places[name] = slice(first, len(fields))
+        self.kind: Any = derived_class(result, "aggregates", tuple(fields.items()), defaults)
+        """The class of partial results, a NamedTuple class."""
+        self.empty: Any = self.kind._make(value for part in self.aggregates.values() for value in part.empty)
+        """The partial result of no records."""
 
 
-def counted(partial: Partial) -> tuple[Partial, str] | None:
-    """Return a partial result that also has the number of its records, and its field with that number.
-
-    None: there cannot be one, because a field has a name that begins with an underscore.
-    """
-    existing = next((name for name, part in partial.parts.items() if part == Count()), None)
-    if existing is not None:
-        return partial, existing
-    types = field_types(partial.kind) or {}
-    if any(name.startswith("_") for name in types):
-        return None
-    name = unused_name("records", types)
-    kind: type = partial.kind
-    made = derived_class(kind, f"with_{name}", (*types.items(), (name, int)))
-    return partial._replace(kind=made, parts={**partial.parts, name: Count()}), name
+def defaults_of(kind: type[Any]) -> dict[str, Any]:
+    """Return the defaults of the fields of a NamedTuple class or dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        return dict(kind._field_defaults)
+    missing = dataclasses.MISSING
+    found = {one.name: one.default for one in dataclasses.fields(kind) if one.default is not missing}
+    made = {one.name: one.default_factory() for one in dataclasses.fields(kind) if one.default_factory is not missing}
+    return {**found, **made}

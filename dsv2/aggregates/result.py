@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Generic
 
 from dsv2.aggregates.field_types import field_types, fits, held_type, shown
-from dsv2.aggregates.partial_results import partial_of
-from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, WindowEnd, WindowStart
+from dsv2.aggregates.partial_results import Partial, defaults_of
+from dsv2.aggregates.result_field import Aggregate, Fold, Key, Part, WindowEnd, WindowStart
 from dsv2.base.optional_types import without_none
 from dsv2.base.type_variables import OUT
 from dsv2.errors import PlanError, SchemaError
@@ -17,18 +17,17 @@ from dsv2.errors import PlanError, SchemaError
 class DeclaredResult(Generic[OUT]):
     """The declaration of an aggregation.
 
-    Partial results are described by ``partial_of``. In them an aggregate without values is None, and a count is 0.
-
     Args:
         kind: The class of the results, a NamedTuple class or dataclass.
         parts: What each of its fields holds.
         windowed: Whether the results are those of windows.
         values: The types of the fields of the records, as far as they are known.
         key: The type of the keys, or ``object``.
+        conditions: The filters that are expressions, by field of the result: a ``Condition`` of ``dsv2.arrow``.
 
     Raises:
         PlanError: ``kind`` has no fields, or they are not those of ``parts``, or one has not the type of what it holds,
-            or there is a mean and a field whose name begins with an underscore.
+            or two aggregates would be stored under the same name.
     """
 
     def __init__(
@@ -39,8 +38,10 @@ class DeclaredResult(Generic[OUT]):
         windowed: bool,
         values: Mapping[str, Any] | None = None,
         key: Any = object,
+        conditions: Mapping[str, Any] | None = None,
     ) -> None:
         self.kind = kind
+        self.conditions = conditions or {}
         types = field_types(kind)
         if types is None:
             raise PlanError(f"the class of the results must be a NamedTuple class or a dataclass, not {kind!r}.")
@@ -53,7 +54,7 @@ class DeclaredResult(Generic[OUT]):
         for name, part in parts.items():
             if not isinstance(part, Part):
                 raise PlanError(
-                    f"{name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max, First, Last or Key."
+                    f"{name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max or others of dsv2.aggregates."
                 )
             if isinstance(part, WindowStart | WindowEnd) and not windowed:
                 raise PlanError(f"{name} is a bound of a window, but there is none. Call window(...) first.")
@@ -63,72 +64,76 @@ class DeclaredResult(Generic[OUT]):
                     f"{name} of {kind.__qualname__} is {shown(types[name])}, but {part} is {shown(held)}. Declare the "
                     f"field as {shown(held)}."
                 )
-        hidden = next((name for name in types if name.startswith("_")), None)
-        if hidden is not None and any(isinstance(part, Mean) for part in parts.values()):
-            raise PlanError(
-                f"{kind.__qualname__} has a mean, so the names of its fields must not begin with an "
-                f"underscore. Rename {hidden}."
-            )
         self.parts: dict[str, Part] = {name: parts[name] for name in types}
-        self.partial = partial_of(kind, types, self.parts, values or {})
+        self.partial = Partial(kind, types, self.parts, values or {})
         self._required = [name for name, kind in types.items() if not without_none(kind)[1]]
+        given = defaults_of(kind)
+        self.defaults = {name: given[name] for name in self._required if name in given}
+        """The values of aggregates without values, if the field must not be None."""
 
     @property
     def declared(self) -> dict[str, str]:
         """The content of each field, as the program declares it."""
         return {name: str(part) for name, part in self.parts.items()}
 
-    def empty(self, key: Any = None) -> Any:
-        """Return the partial result of no records. ``key``: None to leave it out."""
-        values: dict[str, Any] = {}
-        for name, part in self.partial.parts.items():
-            of_key = part.of(key) if isinstance(part, Key) and key is not None else None
-            values[name] = 0 if isinstance(part, Count) else of_key
-        return self.partial.kind(**values)
-
     def adder(self) -> Callable[[Any, Any], Any]:
         """Return a function ``(record, partial result) -> partial result``."""
-        names, parts = list(self.partial.parts), list(self.partial.parts.values())
-        kind = self.partial.kind
-        read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
-        getters: list[Callable[[Any], Any] | None] = []
+        partial = self.partial
+        make = partial.kind._make
+        folds: list[tuple[int, Fold, Callable[[Any], Any]]] = []
+        others: list[tuple[slice, Aggregate, Callable[[Any], Any]]] = []
+
+        def prepare(record: Any) -> None:
+            for name, part in partial.aggregates.items():
+                place, get = partial.places[name], self._getter(name, part, record)
+                if isinstance(part, Fold):
+                    folds.append((place.start, part, get))
+                else:
+                    others.append((place, part, get))
 
         def add(record: Any, before: Any) -> Any:
-            if not getters:
-                getters.extend(_getter(part, record) for part in parts)
-            values = []
-            for part, get, old in zip(parts, getters, read(before), strict=True):
-                value = None if get is None else get(record)
-                if value is None:
-                    values.append(old)
-                else:
-                    values.append(part.first(value) if old is None else part.fold(old, value))  # type: ignore[attr-defined]
-            return kind(**dict(zip(names, values, strict=True)))
+            if not folds and not others:
+                prepare(record)
+            after = list(before)
+            for place, part, get in folds:
+                value = get(record)
+                if value is not None:
+                    old = after[place]
+                    after[place] = part.first(value) if old is None else part.fold(old, value)
+            for places, aggregate, get in others:
+                value = get(record)
+                if value is not None:
+                    after[places] = aggregate.add(after[places], value)
+            return make(after)
 
         return add
 
+    def prepare(self, records: Sequence[Any]) -> None:
+        """Evaluate the filters that are expressions for records that are about to be added. None: forget them."""
+        for condition in self.conditions.values():
+            condition.prepare(records)
+
     def merge(self, first: Any, second: Any) -> Any:
         """Return the partial result of two."""
-        values: dict[str, Any] = dict.fromkeys(self.partial.parts)
+        found: list[Any] = []
         for name, part in self.partial.aggregates.items():
-            one, other = getattr(first, name), getattr(second, name)
-            values[name] = other if one is None else one if other is None else part.merge(one, other)
-        return self.partial.kind(**values)
+            place = self.partial.places[name]
+            found += part.merge(first[place], second[place])
+        return self.partial.kind._make(found)
 
     def finished(self, partial: Any, key: Any, start: int = -1, end: int = -1) -> OUT:
         """Return the result of a key.
 
         Raises:
-            SchemaError: An aggregate has no values, and its field is not optional.
+            SchemaError: An aggregate has no values, and its field is not optional and has no default.
         """
         values: dict[str, Any] = {}
         for name, part in self.parts.items():
             match part:
+                case Fold():
+                    values[name] = partial[self.partial.places[name].start]
                 case Aggregate():
-                    values[name] = getattr(partial, name)
-                case Mean():
-                    of_sum, of_count = self.partial.means[name]
-                    values[name] = part.of(getattr(partial, of_sum), getattr(partial, of_count))
+                    values[name] = part.result(partial[self.partial.places[name]])
                 case Key():
                     values[name] = part.of(key)
                 case WindowStart():
@@ -137,17 +142,33 @@ class DeclaredResult(Generic[OUT]):
                     values[name] = end
         for name in self._required:
             if values[name] is None:
-                raise SchemaError(f"Field {name!r} of {self.kind.__qualname__} is None in a record.")
+                if name not in self.defaults:
+                    raise SchemaError(f"Field {name!r} of {self.kind.__qualname__} is None in a record.")
+                values[name] = self.defaults[name]
         return self.kind(**values)
 
+    def _getter(self, name: str, part: Aggregate, record: Any) -> Callable[[Any], Any]:
+        """The reader of the value that an aggregate gets from a record; None leaves the record out."""
+        get = _getter(part.inputs, isinstance(record, dict))
+        if part.filter is None:
+            return get
+        given: Any = part.filter
+        chooses = self.conditions[name].of_record if name in self.conditions else given
+        return lambda record: get(record) if chooses(record) else None
 
-def _getter(part: Part, record: Any) -> Callable[[Any], Any] | None:
-    """Returns what a part aggregates; None if it is not an aggregate."""
-    if not isinstance(part, Aggregate):
-        return None
-    if not part.field:
+
+def _getter(inputs: Sequence[str], is_dict: bool) -> Callable[[Any], Any]:
+    if not inputs:
         return _one
-    return itemgetter(part.field) if isinstance(record, dict) else attrgetter(part.field)
+    get: Callable[[Any], Any] = itemgetter(*inputs) if is_dict else attrgetter(*inputs)
+    if len(inputs) == 1:
+        return get
+
+    def all_of(record: Any) -> Any:
+        values = get(record)
+        return None if None in values else values
+
+    return all_of
 
 
 def _one(record: Any) -> int:

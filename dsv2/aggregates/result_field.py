@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from dataclasses import field as dataclass_field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
-from fractions import Fraction
 from numbers import Number
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import PlanError, SchemaError
+
+if TYPE_CHECKING:
+    from narwhals import Expr
 
 _INT64 = 1 << 63
 _DIGITS = 1_000
 _EXACT = Context(prec=_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
 """Sums of decimals are exact. The default context of Python rounds them to 28 digits."""
-_EXPONENTS = 400
-"""The mean of decimals with larger exponents is infinite or 0 as a float."""
 
 
 def added(first: Any, second: Any) -> Any:
@@ -27,7 +28,7 @@ def added(first: Any, second: Any) -> Any:
     Raises:
         SchemaError: A sum of whole numbers exceeds 64 bits, or one of decimals has more than 1,000 digits.
     """
-    first, second = _plain(first), _plain(second)
+    first, second = plain(first), plain(second)
     if isinstance(first, Decimal) or isinstance(second, Decimal):
         try:
             return _EXACT.add(first, second)
@@ -39,8 +40,8 @@ def added(first: Any, second: Any) -> Any:
     return total
 
 
-def _plain(number: Any) -> Any:
-    """The number as Python's. Those of numpy would overflow, and be rounded to their size."""
+def plain(number: Any) -> Any:
+    """Return the number as Python's. Those of numpy would overflow, and be rounded to their size."""
     return number.item() if isinstance(number, Number) and hasattr(number, "item") else number
 
 
@@ -49,34 +50,101 @@ class Part:
 
     def __str__(self) -> str:
         """Return it as programs declare it."""
-        arguments = (repr(value) for value in vars(self).values() if value not in ("", None))
-        return f"{type(self).__name__}({', '.join(arguments)})"
+        return f"{type(self).__name__}({', '.join(self._arguments())})"
+
+    def _arguments(self) -> Iterator[str]:
+        for field in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            value = getattr(self, field.name)
+            if value is not field.default:
+                yield f"{field.name}={_shown(value)}" if field.kw_only else _shown(value)
+
+
+def _shown(value: object) -> str:
+    """The text of an argument. It must be the same in every process, because it is stored."""
+    if callable(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    return repr(value)
 
 
 @dataclass(frozen=True)
-class FieldPart(Part):
-    """A part of the result that is computed from a field of the records."""
-
-    field: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.field, str):
-            raise PlanError(f"aggregate: {type(self).__name__} takes the name of a field, not {self.field!r}.")
-
-
-@dataclass(frozen=True)
-class Aggregate(FieldPart):
+class Aggregate(Part):
     """An aggregate of a field of the records. Records whose field is None are left out.
+
+    It is computed from accumulators, which state holds as fields with the name of the field of the result, ``__`` and
+    their own. The accumulators of no values are ``empty``.
 
     Args:
         field: The name of the field.
+        filter: Only the records for which it is true are aggregated: an expression of narwhals
+            (``nw.col("price") > 100``; null counts as false), or a function that is called with the record.
 
     Raises:
-        PlanError: ``field`` is not a string.
+        PlanError: An argument is of another type.
     """
+
+    field: str
+    filter: Expr | Callable[[Any], object] | None = dataclass_field(default=None, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in self.inputs:
+            if not isinstance(name, str):
+                raise PlanError(f"aggregate: {type(self).__name__} takes the name of a field, not {name!r}.")
+        if self.filter is not None and not callable(self.filter) and not hasattr(self.filter, "alias"):
+            raise PlanError(
+                f"aggregate: filter is an expression of narwhals, such as nw.col('price') > 100, or a function, not "
+                f"{self.filter!r}."
+            )
+
+    needed: ClassVar[str] = ""
+    """The method that values must have."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The fields of the records that it reads. Records where one is None are left out."""
+        return (self.field,)
+
+    @property
+    @abstractmethod
+    def empty(self) -> tuple[Any, ...]:
+        """The accumulators of no values."""
+
+    @abstractmethod
+    def accumulators(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the types of the accumulators by name. ``values``: the types of the inputs, as far as known."""
+
+    @abstractmethod
+    def result_type(self, values: Mapping[str, Any]) -> Any:
+        """Return the type of the result, without None."""
+
+    @abstractmethod
+    def add(self, before: Sequence[Any], value: Any) -> Sequence[Any]:
+        """Return the accumulators with one more value, that of the input, or a tuple if there are several inputs."""
+
+    @abstractmethod
+    def merge(self, first: Sequence[Any], second: Sequence[Any]) -> Sequence[Any]:
+        """Return the accumulators of the values of two, those of ``first`` before those of ``second``."""
+
+    @abstractmethod
+    def result(self, accumulators: Sequence[Any]) -> Any:
+        """Return the result, None if there is none."""
+
+
+@dataclass(frozen=True)
+class Fold(Aggregate):
+    """An aggregate that is its only accumulator. It is None, or 0 for a count, as long as there are no values."""
 
     how: ClassVar[str]
     """The name of the aggregation of columns, see ``ArrowKeyedState.aggregate``."""
+
+    @property
+    def empty(self) -> tuple[Any, ...]:
+        return (None,)
+
+    def accumulators(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {"": self.result_type(values)}
+
+    def result_type(self, values: Mapping[str, Any]) -> Any:
+        return values.get(self.field, object)
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""
@@ -86,19 +154,31 @@ class Aggregate(FieldPart):
     def fold(self, before: Any, value: Any) -> Any:
         """Return the aggregate of the values before and one more. Neither is None."""
 
-    def merge(self, first: Any, second: Any) -> Any:
+    def add(self, before: Sequence[Any], value: Any) -> Sequence[Any]:
+        (old,) = before
+        return (self.first(value) if old is None else self.fold(old, value),)
+
+    def merge(self, first: Sequence[Any], second: Sequence[Any]) -> Sequence[Any]:
+        (one,), (other,) = first, second
+        return (other if one is None else one if other is None else self.merged(one, other),)
+
+    def merged(self, first: Any, second: Any) -> Any:
         """Return the aggregate of the values of two aggregates. Neither is None."""
         return self.fold(first, second)
 
+    def result(self, accumulators: Sequence[Any]) -> Any:
+        return accumulators[0]
+
 
 @dataclass(frozen=True)
-class Sum(Aggregate):
+class Sum(Fold):
     """The sum of a number field, see ``added``. Floats are added in the order of arrival."""
 
     how: ClassVar[str] = "sum"
+    needed: ClassVar[str] = "__add__"
 
     def first(self, value: Any) -> Any:
-        value = _plain(value)
+        value = plain(value)
         if isinstance(value, int) and not -_INT64 <= value < _INT64:
             raise SchemaError(f"A sum exceeds 64 bits: {value}.")
         return value
@@ -113,11 +193,22 @@ class Sum(Aggregate):
 
 
 @dataclass(frozen=True)
-class Count(Aggregate):
+class Count(Fold):
     """The number of records, or of those whose ``field`` is not None."""
 
     field: str = ""
     how: ClassVar[str] = "sum"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.field,) if self.field != "" else ()
+
+    @property
+    def empty(self) -> tuple[Any, ...]:
+        return (0,)
+
+    def result_type(self, values: Mapping[str, Any]) -> Any:
+        return int
 
     def first(self, value: Any) -> int:
         return 1
@@ -125,12 +216,12 @@ class Count(Aggregate):
     def fold(self, before: int, value: Any) -> int:
         return before + 1
 
-    def merge(self, first: int, second: int) -> int:
+    def merged(self, first: int, second: int) -> int:
         return first + second
 
 
 @dataclass(frozen=True)
-class Min(Aggregate):
+class Min(Fold):
     """The least value of a field. NaN is less than all numbers."""
 
     how: ClassVar[str] = "min"
@@ -139,11 +230,11 @@ class Min(Aggregate):
         try:
             return value if value < before or value != value else before
         except InvalidOperation:
-            return before if _is_nan(before) else value
+            return before if is_nan(before) else value
 
 
 @dataclass(frozen=True)
-class Max(Aggregate):
+class Max(Fold):
     """The greatest value of a field. NaN is greater than all numbers."""
 
     how: ClassVar[str] = "max"
@@ -152,16 +243,16 @@ class Max(Aggregate):
         try:
             return value if value > before or value != value else before
         except InvalidOperation:
-            return before if _is_nan(before) else value
+            return before if is_nan(before) else value
 
 
-def _is_nan(value: Any) -> bool:
-    """Decimals that are NaN cannot be compared, and signaling ones not even with themselves."""
+def is_nan(value: Any) -> bool:
+    """Return whether a value is NaN. Decimals that are cannot be compared, signaling ones not even with themselves."""
     return value.is_nan() if isinstance(value, Decimal) else bool(value != value)
 
 
 @dataclass(frozen=True)
-class First(Aggregate):
+class First(Fold):
     """The first value of a field, in the order of arrival."""
 
     how: ClassVar[str] = "first"
@@ -171,41 +262,13 @@ class First(Aggregate):
 
 
 @dataclass(frozen=True)
-class Last(Aggregate):
+class Last(Fold):
     """The last value of a field, in the order of arrival."""
 
     how: ClassVar[str] = "last"
 
     def fold(self, before: Any, value: Any) -> Any:
         return value
-
-
-@dataclass(frozen=True)
-class Mean(FieldPart):
-    """The mean of a number field: ``Sum`` divided by ``Count``, as a float. Records whose field is None are left out.
-
-    Args:
-        field: The name of the field.
-
-    Raises:
-        PlanError: ``field`` is not a string.
-    """
-
-    @staticmethod
-    def of(total: Any, count: int) -> float | None:
-        """Return the mean of ``count`` numbers; None if there are none. Of exact sums it is the nearest float."""
-        if total is None:
-            return None
-        if not isinstance(total, Decimal):
-            return float(total / count)
-        if total.is_nan():
-            return math.nan
-        if not total.is_finite() or abs(total.adjusted()) > _EXPONENTS:
-            return float(total)
-        try:
-            return float(Fraction(total) / count)
-        except OverflowError:
-            return float(total)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Generic
 
 from dsv2.aggregates.result import DeclaredResult
@@ -14,7 +14,7 @@ from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaratio
 
 
 def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:
-    """The state of a running aggregation: the last result of the key, with sums and counts instead of means."""
+    """The state of a running aggregation: the accumulators of the key."""
     return ValueStateDeclaration("aggregates", result.partial.kind)
 
 
@@ -30,10 +30,14 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
         """The reason why it does not run on columns."""
         self._state = new_state(result)
         self._add = result.adder()
+        self._empty = result.partial.empty
 
     @property
     def kept_aggregates(self) -> KeptAggregates:
         return KeptAggregates(self.result.declared, ())
+
+    def prepare_records(self, records: Sequence[Any]) -> None:
+        self.result.prepare(records)
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [self._state]
@@ -41,7 +45,7 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         state = ctx.state_manager.get_state(self._state)
         before, key = state.value(), ctx.state_manager.current_key
-        partial = self._add(record, self.result.empty(key) if before is None else before)
+        partial = self._add(record, self._empty if before is None else before)
         after = self.result.finished(partial, key)
         state.update(partial)
         output.collect(after)
@@ -58,8 +62,11 @@ class FoldedRecords(AggregateFunction[IN, Any, Any], KeepsAggregates, Generic[IN
     def kept_aggregates(self) -> KeptAggregates:
         return KeptAggregates(self.result.declared, (self.result.partial.kind,))
 
+    def prepare_records(self, records: Sequence[Any]) -> None:
+        self.result.prepare(records)
+
     def create_accumulator(self) -> Any:
-        return self.result.empty()
+        return self.result.partial.empty
 
     def add(self, value: IN, accumulator: Any) -> Any:
         return self._add(value, accumulator)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dsv2.aggregates import Aggregate, Count, Key, Mean, WindowEnd, WindowStart
+from dsv2.aggregates import Aggregate, Key, WindowEnd, WindowStart
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import new_state
+from dsv2.arrow.aggregate_columns import AggregateColumns, Arrays, columns_of, inputs_of
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.columns import empty_value
-from dsv2.arrow.keyed.folding import check_how
+from dsv2.arrow.keyed.folding import Groups
 from dsv2.arrow.keyed.panes import ArrowPanes
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
@@ -28,9 +31,6 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
 
-_FLOATS = 1 << 53
-"""All whole numbers up to this one are floats."""
-
 
 def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence[str]) -> str | None:
     """Return why records of ``kind`` cannot be aggregated in columns; None if they can be.
@@ -40,44 +40,55 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
         kind: The class of the records.
         key_names: The fields that are the key.
     """
+    owner = result.kind.__qualname__
     try:
         given, made = schema_of(kind), schema_of(result.kind)
-        for name, part in result.parts.items():
-            if isinstance(part, Mean) and not pa.types.is_float64(made.field(name).type):
-                return f"{name!r} of {result.kind.__qualname__} is {made.field(name).type}, and a mean is double"
-        for name in _fields_read(result, key_names):
+        for name in sorted(_fields_read(result, key_names)):
             if name in given.names and "decimal" in str(given.field(name).type):
                 return f"{name!r} of {kind.__qualname__} is a Decimal, whose digits a column does not keep"
-        made = schema_of(result.partial.kind)
+        schema_of(result.partial.kind)
     except SchemaError as error:
         return str(error).rstrip(".")
-    for name, part in result.partial.parts.items():
-        field = made.field(name)
+    for name, part in result.parts.items():
         if isinstance(part, Key):
             source = given.field(key_names[part.index or 0]) if len(key_names) == 1 or part.index is not None else None
-            if source is None or source.type != field.type:
-                return f"{name!r} of {result.kind.__qualname__} is not a column with the type of the key"
-        if isinstance(part, Aggregate) and (reason := _misfit(part, given, field)) is not None:
-            return f"{name!r} of {result.kind.__qualname__} {reason}"
+            if source is None or source.type != made.field(name).type:
+                return f"{name!r} of {owner} is not a column with the type of the key"
+    for name, columns in _columns_of(result).items():
+        if (reason := _misfit(name, columns, given, result)) is not None:
+            return f"{name!r} of {owner} {reason}"
     return None
 
 
 def _fields_read(result: DeclaredResult[Any], key_names: Sequence[str]) -> set[str]:
-    """The fields of the records that an aggregation reads."""
-    return {*key_names, *(part.field for part in result.partial.aggregates.values() if part.field)}
+    """The fields of the records that an aggregation reads, without those that only filters read."""
+    return {*key_names, *(name for part in result.partial.aggregates.values() for name in part.inputs)}
 
 
-def _misfit(part: Aggregate, given: pa.Schema, field: pa.Field) -> str | None:
-    if part.field and given.get_field_index(part.field) < 0:
-        return f"aggregates {part.field!r}, which is not a column"
-    kind = pa.int64() if isinstance(part, Count) else given.field(part.field).type
-    if kind != field.type:
-        return f"is {field.type}, and what it aggregates is {kind}"
+def _columns_of(result: DeclaredResult[Any]) -> dict[str, AggregateColumns[Any]]:
+    made, accumulators = schema_of(result.kind), schema_of(result.partial.kind).types
+    return {
+        name: columns_of(
+            part,
+            accumulators[result.partial.places[name]],
+            made.field(name).type if name in result.parts else pa.int64(),
+        )
+        for name, part in result.partial.aggregates.items()
+    }
+
+
+def _misfit(name: str, columns: AggregateColumns[Any], given: pa.Schema, result: DeclaredResult[Any]) -> str | None:
+    part = columns.part
+    if part.filter is not None and name not in result.conditions:
+        return "has a filter that is a function, not an expression"
+    missing = next((one for one in part.inputs if given.get_field_index(one) < 0), None)
+    if missing is not None:
+        return f"aggregates {missing!r}, which is not a column"
     try:
-        check_how(part.how, field.name, kind)
+        found = columns.found_type([given.field(one).type for one in part.inputs])
     except ConfigurationError as error:
-        return str(error).rstrip(".")
-    return None
+        return f"cannot be aggregated: {str(error).rstrip('.')}"
+    return None if found == columns.result_type else f"is {columns.result_type}, and what it aggregates is {found}"
 
 
 class ColumnAggregate(TableFunction[IN, OUT]):
@@ -87,8 +98,10 @@ class ColumnAggregate(TableFunction[IN, OUT]):
         self.result = result
         self.kind = kind
         self.key_names = tuple(key_names)
-        self.fields = frozenset(_fields_read(result, key_names))
-        """The fields that are read; the others do not become columns."""
+        self.fields = None if result.conditions else frozenset(_fields_read(result, key_names))
+        """The fields that are read; the others do not become columns. None: all."""
+        self.columns = _columns_of(result)
+        """The aggregates."""
 
     @property
     def record_types(self) -> tuple[type, type]:
@@ -100,30 +113,23 @@ class ColumnAggregate(TableFunction[IN, OUT]):
     def _keys_of(self, table: pa.Table) -> list[pa.ChunkedArray]:
         return [table[name] for name in self.key_names]
 
-    def _added(self, table: pa.Table) -> dict[str, pa.Array]:
-        """The columns that are aggregated, by field of the result."""
-        added: dict[str, Any] = {}
-        for name, part in self.result.partial.aggregates.items():
-            if isinstance(part, Count):
-                added[name] = _ones(table[part.field] if part.field else None, table.num_rows)
-            else:
-                added[name] = table[part.field]
-        return added
+    def _inputs(self, table: pa.Table) -> dict[str, Arrays]:
+        """The inputs of each aggregate, by field of the result."""
+        aggregates = self.result.partial.aggregates
+        return {name: self._inputs_of(table, name, part) for name, part in aggregates.items()}
 
-    def _key_columns(self, table: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The fields of the result that are the key."""
-        return {
-            name: table[self.key_names[part.index or 0]]
-            for name, part in self.result.parts.items()
-            if isinstance(part, Key)
-        }
+    def _inputs_of(self, table: pa.Table, name: str, part: Aggregate) -> Arrays:
+        condition = self.result.conditions.get(name)
+        chosen = None if condition is None else _as_numbers(condition.of(table))
+        return inputs_of(part, [in_one_piece(table[one]) for one in part.inputs], table.num_rows, chosen)
 
-    def _means(self, partial: Mapping[str, pa.Array | pa.ChunkedArray]) -> dict[str, pa.Array]:
-        """The means of partial results."""
-        return {
-            name: _divided(_one_array(partial[of_sum]), _one_array(partial[of_count]))
-            for name, (of_sum, of_count) in self.result.partial.means.items()
-        }
+    def _records_of(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> ArrowRecords[OUT]:
+        """The results with these fields."""
+        chosen = {name: columns[name] for name in self.result.parts}
+        for name, default in self.result.defaults.items():
+            if chosen[name].null_count:
+                chosen[name] = pc.fill_null(chosen[name], pa.scalar(default, chosen[name].type))
+        return records_of(pa.table(chosen), self.result.kind)
 
 
 class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
@@ -137,18 +143,28 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
     def kept_aggregates(self) -> KeptAggregates:
         return KeptAggregates(self.result.declared, ())
 
+    def prepare_records(self, records: Sequence[Any]) -> None:
+        """Records are not processed one by one."""
+
     def uses_states(self) -> Collection[StateDeclaration]:
         return [self._state]
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind, self.fields)
-        keys, of_key = self._keys_of(table), self._key_columns(table)
-        hows = {name: part.how for name, part in self.result.partial.aggregates.items()}
-        columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "last"), **hows}
-        after = ctx.keyed_state(self._state).accumulate(keys, columns, hows)
-        for name, mean in self._means(after).items():
-            after = after.append_column(name, mean)
-        output.collect_batch(RecordBatch(records_of(after, self.result.kind), batch.timestamps))
+        inputs, found = self._inputs(table), dict[str, Any]()
+        for name, part in self.result.parts.items():
+            if isinstance(part, Key):
+                found[name] = table[self.key_names[part.index or 0]]
+
+        def step(current: Arrays, groups: Groups) -> Arrays:
+            after: list[pa.Array] = []
+            for name, columns in self.columns.items():
+                found[name], own = columns.running(current[self.result.partial.places[name]], inputs[name], groups)
+                after += own
+            return after
+
+        ctx.keyed_state(self._state).dsv2_fold(self._keys_of(table), step)
+        output.collect_batch(RecordBatch(self._records_of(found), batch.timestamps))
 
 
 class WindowAggregate(ColumnAggregate[IN, OUT]):
@@ -159,22 +175,13 @@ class WindowAggregate(ColumnAggregate[IN, OUT]):
         kind: Likewise.
         key_names: Likewise.
         strategy: The windows.
-        of_records: The field with the number of records, of partial results. Empty: each one is a record.
     """
 
     def __init__(
-        self,
-        result: DeclaredResult[OUT],
-        kind: type[IN],
-        key_names: Sequence[str],
-        strategy: SlidingWindowStrategy,
-        of_records: str = "",
+        self, result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str], strategy: SlidingWindowStrategy
     ) -> None:
         super().__init__(result, kind, key_names)
         self.strategy = strategy
-        self._of_records = of_records
-        if of_records:
-            self.fields |= {of_records}
 
 
 class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
@@ -192,31 +199,41 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
     def kept_aggregates(self) -> KeptAggregates:
         return KeptAggregates(self.result.declared, (self.result.partial.kind,))
 
+    def prepare_records(self, records: Sequence[Any]) -> None:
+        """Records are not processed one by one."""
+
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
         size = self.strategy.size
-        partial = self.result.partial
-        hows = {name: part.how for name, part in partial.aggregates.items()}
-        return ArrowPanes(empty_value(partial.kind), hows, lambda slot: last_of(slot, size), environment, fail)
+        template = empty_value(self.result.partial.kind)
+        return ArrowPanes(template, lambda slot: last_of(slot, size), environment, fail)
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind, self.fields)
         times, event_time = times_of(batch), ctx.event_timers.current_time()
         strategy, panes = self.strategy, ctx.columns
         if len(times) and times.min() <= event_time:
-            self._count_late(table, late_records(strategy, times, event_time), ctx)
-        keys, columns = self._keys_of(table), self._added(table)
+            late = self._records(table, late_records(strategy, times, event_time))
+            if late:
+                ctx.metric_group.counter("late_records_dropped").inc(late)
+        keys, inputs = self._keys_of(table), self._inputs(table)
         for slot, places in rows_by_window(strategy, times, event_time):
             if places is None:
-                panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
+                panes.fold(slot, keys, partial(self._folded, inputs))
                 continue
             rows = pa.array(places)
-            own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
-            panes.fold(slot, [key.take(rows) for key in keys], own)
+            own = {name: [column.take(rows) for column in columns] for name, columns in inputs.items()}
+            panes.fold(slot, [key.take(rows) for key in keys], partial(self._folded, own))
 
-    def _count_late(self, table: pa.Table, late: Numbers, ctx: Any) -> None:
-        count = np.count_nonzero(late) if not self._of_records else table[self._of_records].to_numpy()[late].sum()
-        if count:
-            ctx.metric_group.counter("late_records_dropped").inc(int(count))
+    def _folded(self, inputs: Mapping[str, Arrays], current: Arrays, groups: Groups) -> Arrays:
+        """The accumulators of each group with more values."""
+        after: list[pa.Array] = []
+        for name, columns in self.columns.items():
+            after += columns.fold(current[self.result.partial.places[name]], inputs[name], groups)
+        return after
+
+    def _records(self, table: pa.Table, chosen: Numbers) -> int:
+        """The number of records in some rows."""
+        return int(np.count_nonzero(chosen))
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         panes: ArrowPanes = ctx.columns
@@ -227,23 +244,19 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
                 output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))
             panes.drop(slot)
 
-    def _results(
-        self, keys: Sequence[pa.Array], values: Mapping[str, pa.Array], start: int, end: int
-    ) -> ArrowRecords[OUT]:
-        columns: dict[str, pa.Array] = self._means(values)
+    def _results(self, keys: Sequence[pa.Array], accumulators: Arrays, start: int, end: int) -> ArrowRecords[OUT]:
+        found: dict[str, pa.Array] = {}
         for name, part in self.result.parts.items():
             match part:
-                case Mean():
-                    continue
                 case Key():
-                    columns[name] = keys[part.index or 0]
+                    found[name] = keys[part.index or 0]
                 case WindowStart():
-                    columns[name] = _repeated(start, len(keys[0]))
+                    found[name] = _repeated(start, len(keys[0]))
                 case WindowEnd():
-                    columns[name] = _repeated(end, len(keys[0]))
+                    found[name] = _repeated(end, len(keys[0]))
                 case _:
-                    columns[name] = values[name]
-        return records_of(pa.table(columns), self.result.kind)
+                    found[name] = self.columns[name].results(accumulators[self.result.partial.places[name]])
+        return self._records_of(found)
 
 
 def times_of(batch: RecordBatch[Any]) -> Numbers:
@@ -264,29 +277,10 @@ def times_of(batch: RecordBatch[Any]) -> Numbers:
     return np.array(timestamps, np.int64)
 
 
-def _divided(sums: pa.Array, counts: pa.Array) -> pa.Array:
-    """The results of ``Mean.of``."""
-    numbers = sums.fill_null(0).to_numpy(zero_copy_only=False)
-    is_simple = pa.types.is_float64(sums.type)
-    if pa.types.is_int64(sums.type):  # larger ones are not floats: they would be rounded twice
-        is_simple = bool(((numbers > -_FLOATS) & (numbers < _FLOATS)).all())
-    if not is_simple:
-        means = [Mean.of(total, count) for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True)]
-        return pa.array(means, pa.float64())
-    missing = sums.is_null().to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return pa.array(numbers / counts.to_numpy(), pa.float64(), mask=missing)
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return in_one_piece(column) if isinstance(column, pa.ChunkedArray) else column
+def _as_numbers(column: pa.BooleanArray) -> Numbers:
+    found: Numbers = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _repeated(number: int, count: int) -> pa.Int64Array:
     return pa.array(np.full(count, number, np.int64))
-
-
-def _ones(column: pa.ChunkedArray | None, rows: int) -> pa.Array:
-    if column is None or not column.null_count:
-        return pa.array(np.ones(rows, np.int64))
-    return pa.array(column.is_valid().to_numpy().astype(np.int64))

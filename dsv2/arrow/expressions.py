@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, Generic
@@ -15,8 +16,8 @@ from narwhals.exceptions import ShapeError
 from dsv2.arrow.casts import may_be_cast
 from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.functions import TableFunction, process_batch_failure
-from dsv2.arrow.records import chosen_records, records_of, table_of
-from dsv2.arrow.schema import schema_of
+from dsv2.arrow.records import ArrowRecords, chosen_records, records_of, table_of
+from dsv2.arrow.schema import rows_to_table, schema_of
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.errors import PlanError
 from dsv2.model.record_batch import RecordBatch
@@ -84,6 +85,51 @@ class Computation:
                 )
 
 
+class Condition:
+    """An expression that is true for some records. Null counts as false.
+
+    Args:
+        kind: The class of the records.
+        condition: The expression.
+
+    Raises:
+        PlanError: As for ``Computation``, or the expression is not a truth value.
+        SchemaError: The class has no columns.
+    """
+
+    def __init__(self, kind: type[Any], condition: nw.Expr) -> None:
+        self._kind = kind
+        self._prepared: dict[int, bool | None] = {}
+        self._computation = Computation(kind, {_CONDITION: condition})
+        found = self._computation.schema.field(_CONDITION).type
+        if not pa.types.is_boolean(found):
+            raise PlanError(f"the condition is a column of {found}, not of truth values. Compare it with something.")
+
+    def of(self, table: pa.Table) -> pa.BooleanArray:
+        """Return for each row of ``table`` whether it is true."""
+        return in_one_piece(self._computation.of(table)[_CONDITION])
+
+    def prepare(self, records: Sequence[Any]) -> None:
+        """Evaluate it for records that ``of_record`` will be asked about. The next call must come before their end."""
+        self._prepared = {}
+        if not len(records):
+            return
+        with suppress(Exception):  # which the record that causes it will raise again
+            chosen = self.of(table_of(records, self._kind)).to_pylist()
+            rows = records.rows() if isinstance(records, ArrowRecords) else records
+            self._prepared = dict(zip(map(id, rows), chosen, strict=True))
+
+    def of_record(self, record: Any) -> bool | None:
+        """Return whether it is true for a record."""
+        if (number := id(record)) in self._prepared:
+            return self._prepared[number]
+        found: bool | None = self.of(rows_to_table([record], self._kind))[0].as_py()
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_prepared": {}}
+
+
 def _expression(given: object) -> nw.Expr:
     if isinstance(given, str):
         return nw.col(given)
@@ -103,9 +149,8 @@ class ExpressionFunction(TableFunction[IN, OUT], BatchFunction, Generic[IN, OUT]
 
     keeps_nothing = True
 
-    def __init__(self, kind: type[IN], expressions: Mapping[str, nw.Expr | str]) -> None:
+    def __init__(self, kind: type[IN]) -> None:
         self.kind = kind
-        self.computation = Computation(kind, expressions)
 
     @property
     def dsv2_tables_of(self) -> type:
@@ -136,14 +181,12 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
         condition: The expression.
 
     Raises:
-        PlanError: As for ``Computation``, or the expression is not a truth value.
+        PlanError: As for ``Condition``.
     """
 
     def __init__(self, kind: type[T], condition: nw.Expr) -> None:
-        super().__init__(kind, {_CONDITION: condition})
-        found = self.computation.schema.field(_CONDITION).type
-        if not pa.types.is_boolean(found):
-            raise PlanError(f"the condition is a column of {found}, not of truth values. Compare it with something.")
+        super().__init__(kind)
+        self._condition = Condition(kind, condition)
 
     @property
     def record_types(self) -> tuple[type, type]:
@@ -151,7 +194,7 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
 
     def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
         table = table_of(batch.records, self.kind)
-        chosen = in_one_piece(self.computation.of(table)[_CONDITION])
+        chosen = self._condition.of(table)
         if chosen.true_count == len(table):
             return batch
         return chosen_records(batch, chosen)
@@ -178,10 +221,11 @@ class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):
             raise PlanError(
                 f"give an expression for each field of {result.__qualname__}. Missing: {missing}; unknown: {unknown}."
             )
-        super().__init__(kind, expressions)
+        super().__init__(kind)
         self.result = result
+        self._computation = Computation(kind, expressions)
         for field in schema_of(result):
-            found = self.computation.schema.field(field.name).type
+            found = self._computation.schema.field(field.name).type
             if not may_be_cast(found, field.type):
                 raise PlanError(
                     f"{field.name} of {result.__qualname__} is {field.type}, but its expression is {found}. Cast the "
@@ -193,5 +237,5 @@ class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):
         return self.kind, self.result
 
     def _applied(self, batch: RecordBatch[IN]) -> RecordBatch[OUT]:
-        computed = self.computation.of(table_of(batch.records, self.kind))
+        computed = self._computation.of(table_of(batch.records, self.kind))
         return RecordBatch(records_of(computed, self.result), batch.timestamps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.model.context import WatermarkManager
@@ -36,6 +36,10 @@ class KeepsAggregates(ABC):
     @abstractmethod
     def kept_aggregates(self) -> KeptAggregates:
         """Return the stored form of its aggregates."""
+
+    @abstractmethod
+    def prepare_records(self, records: Sequence[Any]) -> None:
+        """Called with the records of a batch before they are processed one by one, and with none after it."""
 
 
 class TickingFunction(ProcessFunction, ABC):

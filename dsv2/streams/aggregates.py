@@ -7,14 +7,13 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic
 
-from dsv2.aggregates import Key, Part
+from dsv2.aggregates import Aggregate, Key, Part
 from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
-from dsv2.aggregates.result_field import FieldPart
 from dsv2.aggregates.rows import RunningAggregate
 from dsv2.base.columnar import column_names
 from dsv2.base.type_variables import OUT, T_co
-from dsv2.errors import PlanError
+from dsv2.errors import PlanError, SchemaError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
@@ -86,18 +85,19 @@ def declare(
         if types is not None:
             _check_fields(kind, types, declared, parts)
         key = object if ref.key_selector is None else _type_of_key(ref.key_selector, types or {})
-        return DeclaredResult(result, parts, windowed=windowed, values=types, key=key)
-    except PlanError as error:
+        filters = _conditions(kind, parts)
+        return DeclaredResult(result, parts, windowed=windowed, values=types, key=key, conditions=filters)
+    except (PlanError, SchemaError) as error:
         raise PlanError(f"aggregate at {caller_location()}: {error}") from error
 
 
 def _check_fields(kind: type[Any], types: Mapping[str, Any], declared: Any, parts: Mapping[str, Part]) -> None:
     """Check that the records have the fields that are aggregated, and those of their class."""
     for name, part in parts.items():
-        field = part.field if isinstance(part, FieldPart) else ""
-        if field and field not in types and not isinstance(getattr(kind, field, None), property | cached_property):
-            fields = ", ".join(types)
-            raise PlanError(f"{name} aggregates {field!r}, but {kind.__qualname__} has the fields {fields}.")
+        for field in part.inputs if isinstance(part, Aggregate) else ():
+            if field not in types and not isinstance(getattr(kind, field, None), property | cached_property):
+                fields = ", ".join(types)
+                raise PlanError(f"{name} aggregates {field!r}, but {kind.__qualname__} has the fields {fields}.")
     given = field_types(declared)
     if given is None or issubclass(kind, declared):
         return
@@ -111,6 +111,20 @@ def _check_fields(kind: type[Any], types: Mapping[str, Any], declared: Any, part
                 f"the field {name!r} of {kind.__qualname__} is {shown(hint)}, but the records are of "
                 f"{declared.__qualname__}, where it is {shown(given[name])}."
             )
+
+
+def _conditions(kind: Any, parts: Mapping[str, Part]) -> dict[str, Any]:
+    """The filters that are expressions."""
+    found = {
+        name: part.filter for name, part in parts.items() if isinstance(part, Aggregate) and part.filter is not None
+    }
+    expressions = {name: one for name, one in found.items() if not callable(one)}
+    if expressions and kind is UNDECLARED:
+        raise PlanError(
+            "a filter is an expression, but the class of the records is not declared. Pass it after the class of the "
+            "results."
+        )
+    return {name: import_module("dsv2.arrow.expressions").Condition(kind, one) for name, one in expressions.items()}
 
 
 def _type_of_key(selector: KeySelector, types: Mapping[str, Any]) -> Any:

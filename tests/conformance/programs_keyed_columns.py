@@ -7,10 +7,25 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.aggregates import Count, Key, Max, Mean, Sum, WindowStart
+from dsv2.aggregates import (
+    ApproxCountDistinct,
+    ArgMax,
+    Collect,
+    Count,
+    CountDistinct,
+    Custom,
+    Key,
+    Max,
+    Mean,
+    Part,
+    Sum,
+    Variance,
+    WindowStart,
+)
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -19,7 +34,7 @@ from dsv2.arrow import (
     schema_of,
 )
 from dsv2.extension.window import WindowStrategy
-from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations
 from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run
 
@@ -138,6 +153,53 @@ class WindowSums(NamedTuple):
     mean: float
 
 
+class Details(NamedTuple):
+    """Aggregates that are not combined before the exchange."""
+
+    user: str
+    pages: int
+    about: int
+    others: int
+    visited: list[int]
+    last: int
+    spread: float
+    sum: int
+
+
+class Adding(AggregateFunction[int, int, int]):
+    """A sum."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+
+DETAILS: dict[str, Part] = {
+    "user": Key(),
+    "pages": CountDistinct("page"),
+    "about": ApproxCountDistinct("page"),
+    "others": Count(filter=nw.col("page") != 1),
+    "visited": Collect("page"),
+    "last": ArgMax("page", by="time"),
+    "spread": Variance("page", population=True),
+    "sum": Custom("page", Adding()),
+}
+
+
+def details(user: str, pages: list[int]) -> Details:
+    """The aggregates of pages in the order of their times."""
+    count, first = len(set(pages)), pages[0]
+    others = sum(page != 1 for page in pages)
+    total, squares = sum(page - first for page in pages), sum((page - first) ** 2 for page in pages)
+    spread = (squares - total * total / len(pages)) / len(pages)
+    return Details(user, count, count, others, pages, pages[-1], spread, sum(pages))
+
+
 class DeclaredAggregates(Program):
     """Declared aggregates on columns and on single records are equal, as are their timestamps."""
 
@@ -153,24 +215,31 @@ class DeclaredAggregates(Program):
                 WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page"), mean=Mean("page")
             )
             p.collect(of_windows.process(Stamped()), f"windows on {name}")
+            p.collect(keyed.aggregate(Details, **DETAILS), f"running details on {name}")
+            p.collect(keyed.window(windows).aggregate(Details, **DETAILS), f"details of windows on {name}")
 
     def check(self, run: Run) -> None:
         for name in ("columns", "rows"):
             expected: list[Any] = []
             of_windows: list[Any] = []
+            running_details, window_details = list[Details](), list[Details]()
             for user in {click.user for click in CLICKS}:
                 own = [click for click in CLICKS if click.user == user]
                 for number, click in enumerate(own, start=1):
                     pages = sum(one.page for one in own[:number])
                     expected.append((Sums(user, number, pages, pages / number, click.time), click.time))
+                    running_details.append(details(user, [one.page for one in own[:number]]))
                 for start in range(-5, 60, 5):
                     inside = [click for click in own if start <= click.time < start + 10]
                     if inside:
                         pages = sum(click.page for click in inside)
                         result = WindowSums(user, start, len(inside), pages, pages / len(inside))
                         of_windows.append((result, start + 9))
+                        window_details.append(details(user, [click.page for click in inside]))
             run.expect_all(*expected, name=f"running on {name}")
             run.expect_all(*of_windows, name=f"windows on {name}")
+            run.expect_all(*running_details, name=f"running details on {name}")
+            run.expect_all(*window_details, name=f"details of windows on {name}")
 
 
 def user_of(click: Click) -> str:

@@ -12,17 +12,38 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import narwhals as nw
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
-from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
+from dsv2.aggregates import (
+    ApproxCountDistinct,
+    ArgMax,
+    ArgMin,
+    Collect,
+    Count,
+    CountDistinct,
+    Custom,
+    First,
+    Key,
+    Last,
+    Max,
+    Mean,
+    Min,
+    StdDev,
+    Sum,
+    Variance,
+    WindowEnd,
+    WindowStart,
+)
 from dsv2.arrow.aggregates import RunningColumns, WindowColumns
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
+from dsv2.state import AggregateFunction
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.conformance.functions import Stamped
 from tests.profiles import examples
@@ -66,6 +87,18 @@ class Result(NamedTuple):
     latest: date
     raw: bytes | None
     tags: list[int] | None
+    texts: int
+    numbers: int
+    about: int
+    collected: list[str] | None
+    dearest: str | None
+    earliest_text: str | None
+    spread: float | None
+    deviation: float | None
+    chosen: int
+    chosen_amount: int | None
+    chosen_mean: float | None
+    span: int | None
 
 
 class WindowResult(NamedTuple):
@@ -91,13 +124,59 @@ class WindowResult(NamedTuple):
     latest: date
     raw: bytes | None
     tags: list[int] | None
+    texts: int
+    numbers: int
+    about: int
+    collected: list[str] | None
+    dearest: str | None
+    earliest_text: str | None
+    spread: float | None
+    deviation: float | None
+    chosen: int
+    chosen_amount: int | None
+    chosen_mean: float | None
+    span: int | None
 
 
+class Ends(NamedTuple):
+    """The accumulator of ``Span``."""
+
+    least: int | None
+    most: int | None
+
+
+class Span(AggregateFunction[int, Ends, int | None]):
+    """The difference between the greatest and the least value."""
+
+    def create_accumulator(self) -> Ends:
+        return Ends(None, None)
+
+    def add(self, value: int, accumulator: Ends) -> Ends:
+        least, most = accumulator
+        return Ends(value if least is None else min(least, value), value if most is None else max(most, value))
+
+    def merge(self, first: Ends, second: Ends) -> Ends:
+        for value in second:
+            first = first if value is None else self.add(value, first)
+        return first
+
+    def get_result(self, accumulator: Ends) -> int | None:
+        least, most = accumulator
+        return None if least is None or most is None else most - least
+
+
+PRICED = (nw.col("price") < 1) | nw.col("flag")
 AGGREGATES: dict[str, Any] = {
     "user": Key(0), "day": Key(1), "events": Count(), "prices": Count("price"), "amount": Sum("amount"),
     "price": Sum("price"), "mean": Mean("amount"), "mean_price": Mean("price"), "least": Min("price"),
     "most": Max("amount"), "text": Max("text"), "first": First("text"), "last": Last("text"), "flag": Max("flag"),
     "earliest": Min("at"), "latest": Max("on"), "raw": Min("raw"), "tags": Last("tags"),
+    "texts": CountDistinct("text"), "numbers": CountDistinct("price", filter=nw.col("flag")),
+    "about": ApproxCountDistinct("price"), "collected": Collect("text", limit=3), "dearest": ArgMax("text", by="price"),
+    "earliest_text": ArgMin("text", by="at"), "spread": Variance("price"),
+    "deviation": StdDev("amount", population=True), "chosen": Count(filter=PRICED),
+    "chosen_amount": Sum("amount", filter=PRICED), "chosen_mean": Mean("amount", filter=nw.col("day") == 1),
+    "span": Custom("day", Span()),
 }  # fmt: skip
 BOUNDS: dict[str, Any] = {"start": WindowStart(), "end": WindowEnd()}
 

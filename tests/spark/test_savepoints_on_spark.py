@@ -290,7 +290,7 @@ def test_state_is_a_table(spark: SparkSession, taken: Taken) -> None:
     assert {row.key: row.value.times for row in on_spark} == {key: len(letters) for key, letters in own.items()}
     assert {row["key"] for row in savepoint.timers("follow").to_arrow().to_pylist()} == own.keys()
     running = savepoint.state("running", "aggregates").to_arrow().to_pylist()
-    assert {row["key"]: (row["value"]["mean_sum"], row["value"]["mean_count"]) for row in running} == {
+    assert {row["key"]: (row["value"]["mean__sum"], row["value"]["mean__count"]) for row in running} == {
         key: (sum(letter.time for letter in letters), len(letters)) for key, letters in own.items()
     }
     for uid in ("sums", "whole"):
@@ -298,7 +298,7 @@ def test_state_is_a_table(spark: SparkSession, taken: Taken) -> None:
         assert rows
         for row in rows:
             inside = [one for one in own[row["key"]] if row["window"] <= one.time < row["window"] + 3000]
-            assert (row["value"]["times"], row["value"]["mean_sum"]) == (len(inside), sum(one.time for one in inside))
+            assert (row["value"]["times"], row["value"]["mean__sum"]) == (len(inside), sum(one.time for one in inside))
 
 
 def test_job_continues_with_other_parallelisms_partitions_and_layouts(spark: SparkSession, taken: Taken) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -56,6 +56,10 @@ class Groups:
         """The place in ``order`` at which each group starts, and the number of values."""
         sizes = np.bincount(self.places, minlength=self.count)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+FoldStep: TypeAlias = Callable[[Sequence[pa.Array], Groups], Sequence[pa.Array]]
+"""Returns the columns of the values of groups after their rows. Gets those before, null for a group without a value."""
 
 
 def check_how(how: str, name: str, kind: pa.DataType) -> None:

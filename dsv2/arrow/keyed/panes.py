@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns, ColumnsLoader, empty_value
-from dsv2.arrow.keyed.folding import Groups, fold
+from dsv2.arrow.keyed.folding import FoldStep, Groups
 from dsv2.arrow.keyed.keys import KeyArray, Keys
 from dsv2.arrow.keyed.lists import ArrowKeyedRows, Lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
@@ -101,56 +101,43 @@ class ArrowPanes(ColumnPanes):
     """Windows with an aggregated value for each key.
 
     Args:
-        template: A value without contents, whose class the values have.
-        hows: How each column is aggregated, by the field of the value.
+        template: A value without contents, whose class the values have: a NamedTuple class.
         deadline_of: As for ``ColumnPanes``.
         environment: Likewise.
         fail: Likewise.
     """
 
     def __init__(
-        self,
-        template: Any,
-        hows: Mapping[str, str],
-        deadline_of: Callable[[int], int],
-        environment: ColumnsEnvironment,
-        fail: FailedMigration,
+        self, template: Any, deadline_of: Callable[[int], int], environment: ColumnsEnvironment, fail: FailedMigration
     ) -> None:
-        schema = schema_of(type(template))
-        super().__init__(template, {name: schema.field(name).type for name in hows}, deadline_of, environment, fail)
-        self._hows = hows
+        types = {field.name: field.type for field in schema_of(type(template))}
+        super().__init__(template, types, deadline_of, environment, fail)
 
-    def fold(self, slot: int, keys: KeyArray, columns: Mapping[str, pa.Array]) -> None:
-        """Fold columns into the values of a window."""
+    def fold(self, slot: int, keys: KeyArray, step: FoldStep) -> None:
+        """Fold rows with these keys into the values of a window, see ``FoldStep``."""
         found = self._finder.find(keys)
         table = self._table(slot)
-        rows = table.find(found.keys)
-        groups = Groups(found.places, len(found.keys))
-        folded = [
-            fold(how, table.get(number, rows), columns[name], groups)
-            for number, (name, how) in enumerate(self._hows.items())
-        ]
-        self._put(table, found.keys, folded)
+        current = self._values(table, table.find(found.keys))
+        self._put(table, found.keys, step(current, Groups(found.places, len(found.keys))))
 
-    def contents(self, slot: int) -> Iterator[tuple[Sequence[pa.Array], dict[str, pa.Array]]]:
-        """Iterate over the contents of a window, some thousand keys at a time: key columns, and values by field."""
+    def contents(self, slot: int) -> Iterator[tuple[Sequence[pa.Array], Sequence[pa.Array]]]:
+        """Iterate over the contents of a window, some thousand keys at a time: the columns of keys and values."""
         table = self._by_slot[slot]
         for rows in table.scan():
             _, keys = self._finder.columns_of(table.keys_of(rows), ())
             yield keys, self._values(table, rows)
 
     def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
-        table = self._table(int(stored))
-        columns = _columns_of(values, type(self._template), list(self._hows))
-        self._put(table, keys, columns)
+        columns = zip(zip(*values, strict=True), self._types, strict=True)
+        self._put(self._table(int(stored)), keys, [pa.array(column, kind) for column, kind in columns])
 
     def _put(self, table: KeyedTable, keys: Keys, columns: Sequence[pa.Array]) -> None:
         rows, _ = table.make(keys)
         for number, column in enumerate(columns):
             table.put(number, rows, column)
 
-    def _values(self, table: KeyedTable, rows: Numbers) -> dict[str, pa.Array]:
-        return {name: table.get(number, rows) for number, name in enumerate(self._hows)}
+    def _values(self, table: KeyedTable, rows: Numbers) -> Sequence[pa.Array]:
+        return [table.get(number, rows) for number in range(len(self._types))]
 
 
 class ListPanes(ColumnPanes):
@@ -205,9 +192,3 @@ class _PanesLoader(ColumnsLoader):
 
     def put(self, kind: RowKind, stored: str, key: Any, value: Any) -> None:
         self._add(kind, stored, key, value)
-
-
-def _columns_of(values: Sequence[Any], kind: type, names: Sequence[str]) -> list[pa.Array]:
-    """Return fields of records as columns. Other fields may be None."""
-    schema = schema_of(kind)
-    return [pa.array([getattr(value, name) for value in values], schema.field(name).type) for name in names]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.expiry import Expiry
-from dsv2.arrow.keyed.folding import Groups, check_how, fold, running
+from dsv2.arrow.keyed.folding import FoldStep, Groups, check_how, fold, running
 from dsv2.arrow.keyed.keys import KeyArray, KeyFinder, Keys
 from dsv2.arrow.keyed.table import ABSENT, KeyedTable
 from dsv2.arrow.schema import names_without_none, schema_of
@@ -107,6 +107,14 @@ class ArrowKeyedState(Generic[T]):
     def accumulate(self, keys: KeyArray, columns: Columns, how: Mapping[str, str]) -> pa.Table:
         """As ``aggregate``. Returns the aggregated columns as they are after each row: running sums, for example."""
         return self._fold(keys, columns, how, with_rows=True)
+
+    def dsv2_fold(self, keys: KeyArray, step: FoldStep) -> None:
+        """Fold rows with these keys into their values, see ``FoldStep``."""
+        found = self._finder.find(keys)
+        rows = self._current(self._table.find(found.keys))
+        current = [self._of_rows(number, rows) for number in range(len(self._schema))]
+        after = step(current, Groups(found.places, len(found.keys)))
+        self.put_distinct(found.keys, dict(zip(self._schema.names, after, strict=True)))
 
     def tables(self) -> Iterator[pa.Table]:
         """Iterate over all keys that have a value, some thousand at a time.

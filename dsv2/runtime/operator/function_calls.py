@@ -36,6 +36,7 @@ from dsv2.runtime.operator.processors import (
     Fail,
     KeyedBatchProcessor,
     KeyedProcessor,
+    PreparingProcessor,
     Process,
     Processor,
     RecordCallback,
@@ -54,6 +55,7 @@ from dsv2.runtime.state.ttl_handles import EventClock
 from dsv2.spi import (
     BatchFunction,
     ColumnarFunction,
+    KeepsAggregates,
     KeyedBatchFunction,
     KeyedColumns,
     PaneFunction,
@@ -421,6 +423,12 @@ class FunctionCalls:
         if isinstance(function, ColumnarFunction):
             process, fail = function.dsv2_columns_callback(input_index), self._new_fail("process_batch")
             return ColumnarProcessor(process, self._collectors[0], self._partitioned, fail)
+        processor = self._new_record_processor(input_index, function, select)
+        parts = function.written_by_user if isinstance(function, WrappingFunction) else (function,)
+        aggregates = next((part for part in parts if isinstance(part, KeepsAggregates)), None)
+        return processor if aggregates is None else PreparingProcessor(processor, aggregates.prepare_records)
+
+    def _new_record_processor(self, input_index: int, function: object, select: KeySelector | None) -> Processor:
         name = self._callbacks[input_index].process
         callback = self._record_callback(name, input_index, keyed=select is not None)
         if select is not None:

@@ -7,7 +7,7 @@ exception path, which costs nothing until an exception is raised.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
@@ -301,6 +301,28 @@ class KeyedBatchProcessor(KeyedProcessor):
             return NO_KEY if key is None else key
         except BaseException:
             return NO_KEY
+
+
+class PreparingProcessor(Processor):
+    """Shows the records of a batch to ``prepare`` before another processor processes them one by one."""
+
+    def __init__(self, processor: Processor, prepare: Callable[[Sequence[Any]], None]) -> None:
+        self._processor = processor
+        self._prepare = prepare
+        self.takes_whole_batches = processor.takes_whole_batches
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        self._prepare(batch.records)
+        try:
+            self._processor.process(batch)
+        finally:
+            self._prepare(())
+
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        return self._processor.new_emit(tally)
+
+    def new_emit_stamped(self, emit: Emit) -> EmitStamped:
+        return self._processor.new_emit_stamped(emit)
 
 
 class ColumnarProcessor(Processor):

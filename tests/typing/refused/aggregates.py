@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from dsv2 import KeyedPartitionStream
-from dsv2.aggregates import Count, Key, Mean, Sum
+from dsv2.aggregates import ArgMax, Count, Custom, Key, Mean, Sum
 from dsv2.arrow import ArrowCollector, ArrowContext, ArrowProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
@@ -33,6 +33,10 @@ def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
     keyed.aggregate(Total, user=Key(), value=Sum())  # E: call-arg
     keyed.aggregate(Total, user=Key(), value=Mean(5))  # E: arg-type
     keyed.aggregate(Total, user=Key(), value=Mean())  # E: call-arg
+    keyed.aggregate(Total, user=Key(), value=Sum("value", filter="value > 5"))  # E: arg-type
+    keyed.aggregate(Total, user=ArgMax("user", "value"), value=Count())  # E: arg-type, call-arg
+    keyed.aggregate(Total, user=ArgMax("user"), value=Count())  # E: call-arg
+    keyed.aggregate(Total, user=Key(), value=Custom("value", sum))  # E: arg-type
     keyed.aggregate(Total, user=Key("user"), value=Count())  # E: arg-type
     keyed.aggregate(Total, user=Key(), value=Count()).to_sink(CollectSink[Click]())  # E: arg-type
     keyed.window(5)  # E: arg-type

@@ -13,7 +13,7 @@ import pytest
 
 from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
-from dsv2.errors import PlanError, UserFunctionError
+from dsv2.errors import PlanError, SerializationError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import CollectSink
@@ -46,10 +46,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A result with a field whose name begins with an underscore."""
+    """A result with a field whose name is that of an accumulator of another one."""
 
-    product: str
-    _value: float | None
+    value: float | None
+    _value__sum: int
 
 
 class Anything(NamedTuple):
@@ -101,7 +101,7 @@ def typed_product_of(sale: Sale) -> str:
         (Total, {"product": Key(), "value": Mean("amount")},
          "value of Total is int, but Mean.* is float. Declare the field as float"),
         (Price, {"product": Key(), "value": Mean("cost")}, "value aggregates 'cost', but Sale has the fields"),
-        (Hidden, {"product": Key(), "_value": Mean("amount")}, ".*must not begin with an underscore. Rename _value"),
+        (Hidden, {"value": Mean("amount"), "_value__sum": Count()}, "state would have two fields 'value__sum'. Rename"),
         (int, {"value": Count()}, ".*must be a NamedTuple class or a dataclass, not <class 'int'>"),
         (Total, {"product": Key(), "value": Sum("product")},
          r"Sum\('product'\) is not possible: 'product' is str, which"),
@@ -222,11 +222,12 @@ def test_fields_may_have_any_names(key: Any) -> None:
     assert results(key, SALES, Mixed, **parts)[-1] == Mixed("tea", 4.0, 3, "tea")
 
 
-def test_class_of_results_may_have_means_of_several_types() -> None:
+def test_other_aggregates_require_another_class_of_results() -> None:
     env, stream = keyed()
     stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(CollectSink())
     stream.aggregate(Price, product=Key(), value=Mean("price")).to_sink(CollectSink())
-    env.execute()
+    with pytest.raises(SerializationError, match=r"Price\.aggregates is not the class that the job uses"):
+        env.execute()
 
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])

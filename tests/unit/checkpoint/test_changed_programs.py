@@ -110,6 +110,28 @@ def with_later_number(before: Counter[Any], steady: Counter[Any]) -> Counter[Any
     return before + Counter((key, number, number - earlier[key]) for key, number in (steady - before).elements())
 
 
+def with_later_mean(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    """The added field has the mean of the later records of the key, up to the one with this total."""
+    later = {}
+    for key in range(5):
+        for last in range(key, len(RECORDS), 5):
+            own = range(key, last + 1, 5)
+            since = [number for number in own if number >= STOP]
+            later[key, sum(own)] = sum(since) / len(since) if since else 0
+    return before + Counter((*result, later[result]) for result in (steady - before).elements())
+
+
+def with_mean_of_windows(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    """The added field has the mean of the later records in the window, or its default if there are none."""
+    later = {}
+    for start in range(0, len(RECORDS), 20):
+        for key in range(5):
+            own = range(start + key, start + 20, 5)
+            since = [number for number in own if number >= STOP]
+            later[key, sum(own)] = sum(since) / len(since) if since else 0
+    return before + Counter((*result, later[result]) for result in (steady - before).elements())
+
+
 class Change(NamedTuple):
     """A change of program A. ``restart`` and ``savepoint``: "allowed", "refused" or "with permission"."""
 
@@ -262,13 +284,14 @@ CHANGES: dict[str, Change] = {
      totals(windowed=True, total=Max("real")), says="'total'"),
     "aggregate added": Change("allowed", "allowed", totals(number=Number()), totals(number=Number(), later=Number()),
      with_later_number),
-    "mean added": Change("refused", "refused", totals(total=Sum("real")), totals(total=Sum("real"), mean=Mean("real")),
-     says="shop.Result_with_sums_mean_"),
-    "mean of windows added": Change("refused", "refused", totals(windowed=True, total=Sum("real")),
-     totals(windowed=True, total=Sum("real"), mean=Mean("real")),
-     says="its aggregates were kept as shop.Result and are now kept as shop.Result_with_sums_mean_"),
-    "mean of windows removed": Change("refused", "refused", totals(windowed=True, total=Sum("real"), mean=Mean("real")),
-     totals(windowed=True, total=Sum("real")), says="and are now kept as shop.Result;"),
+    "mean added": Change("allowed", "allowed", totals(total=Sum("real")), totals(total=Sum("real"), mean=Mean("real")),
+     with_later_mean),
+    "mean of windows added": Change("allowed", "allowed", totals(windowed=True, total=Sum("real")),
+     totals(windowed=True, total=Sum("real"), mean=Mean("real")), with_mean_of_windows),
+    "mean of windows removed": Change("allowed", "allowed", totals(windowed=True, total=Sum("real"), mean=Mean("real")),
+     totals(windowed=True, total=Sum("real")), without_last_field),
+    "filter of an aggregate": Change("refused", "refused", totals(total=Sum("real")),
+     totals(total=Sum("real", filter=bool)), says="'total'"),
     "aggregate removed": Change("allowed", "allowed", totals(total=Sum("real"), number=Number()),
      totals(total=Sum("real")), without_last_field),
     "aggregate of windows removed": Change("allowed", "allowed",

@@ -111,9 +111,9 @@ def test_contents_of_declared_aggregates(tmp_path: Path, select: Any) -> None:
 
     rows = rows_of(savepoint_of(build, tmp_path, select=select).contents("f"))
     assert [(row["key"], row["window"], row["value"]) for row in rows] == [
-        ("a", 0, {"last": 1, "mean_sum": 1, "mean_count": 1}),
-        ("a", 10, {"last": 15, "mean_sum": 27, "mean_count": 2}),
-        ("b", 0, {"last": 3, "mean_sum": 3, "mean_count": 1}),
+        ("a", 0, {"last": 1, "mean__sum": 1, "mean__count": 1}),
+        ("a", 10, {"last": 15, "mean__sum": 27, "mean__count": 2}),
+        ("b", 0, {"last": 3, "mean__sum": 3, "mean__count": 1}),
     ]
 
 
