@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from dsv2.aggregates.field_types import field_types
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.records import ArrowWholeNumbers
+from dsv2.arrow.schema import schema_of
 from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.base.type_variables import IN, OUT
 from dsv2.model.record_batch import RecordBatch
@@ -58,3 +59,19 @@ def times_or_least(batch: RecordBatch[Any]) -> Numbers:
     if times is None:
         return np.full(len(batch), LONG_MIN, np.int64)
     return np.array([LONG_MIN if time is None else time for time in times], np.int64)
+
+
+def check_kept(kind: type[Any], result: type[Any], others: Collection[str]) -> str | None:
+    """Return why the fields of ``result`` but ``others`` cannot be those of ``kind``; None if they can be."""
+    given = schema_of(kind)
+    for field in schema_of(result):
+        if field.name in others:
+            continue
+        if field.name not in given.names:
+            return f"{kind.__qualname__} has no field {field.name!r} of {result.__qualname__}."
+        if given.field(field.name).type != field.type:
+            return (
+                f"the field {field.name!r} of {result.__qualname__} is {field.type}, and that of {kind.__qualname__} "
+                f"is {given.field(field.name).type}."
+            )
+    return None

@@ -142,6 +142,19 @@ class RankedFields:
     start: str = ""
     end: str = ""
 
+    @property
+    def names(self) -> set[str]:
+        """The fields."""
+        return {self.rank, self.start, self.end} - {""}
+
+    def misfit(self, result: type[Any]) -> str | None:
+        """Return why ``result`` cannot have these fields; None if it can."""
+        made = schema_of(result)
+        for name in self.names:
+            if name not in made.names or not pa.types.is_int64(made.field(name).type):
+                return f"{result.__qualname__} has no field {name!r} of type int."
+        return None
+
 
 class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN, OUT]):
     """Emits the first ``count`` records of each key and window when event time has reached its end, in their order.
@@ -235,24 +248,4 @@ def check_order(kind: type[Any], by: str | None) -> str | None:
         return f"{kind.__qualname__} has no field {by!r}, only {', '.join(schema.names)}."
     if pa.types.is_list(schema.field(by).type):
         return f"{by!r} of {kind.__qualname__} is a list, which has no order."
-    return None
-
-
-def check_result(kind: type[Any], result: type[Any], fields: RankedFields) -> str | None:
-    """Return why ``result`` cannot have the fields of ``kind`` and ``fields``; None if it can."""
-    given, made = schema_of(kind), schema_of(result)
-    for name in filter(None, (fields.rank, fields.start, fields.end)):
-        if name not in made.names or not pa.types.is_int64(made.field(name).type):
-            return f"{result.__qualname__} has no field {name!r} of type int."
-    further = {fields.rank, fields.start, fields.end}
-    for field in made:
-        if field.name in further:
-            continue
-        if field.name not in given.names:
-            return f"{kind.__qualname__} has no field {field.name!r} of {result.__qualname__}."
-        if given.field(field.name).type != field.type:
-            return (
-                f"the field {field.name!r} of {result.__qualname__} is {field.type}, and that of {kind.__qualname__} "
-                f"is {given.field(field.name).type}."
-            )
     return None

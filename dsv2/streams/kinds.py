@@ -41,6 +41,7 @@ from dsv2.streams.arguments import (
 from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
 from dsv2.streams.operators import GlobalOperators, RecordOperators, StreamOperators
 from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
+from dsv2.streams.over import KeyedOver
 from dsv2.streams.ranking import KeyedRanking
 from dsv2.streams.windowed_streams import GlobalWindowedStream, KeyedWindowedStream, NonKeyedWindowedStream
 
@@ -164,7 +165,9 @@ class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Gener
         return NonKeyedWindowedStream(self, strategy)
 
 
-class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], KeyedRanking[T_co], Generic[K, T_co]):
+class KeyedPartitionStream(
+    ParallelStream[T_co], KeyedAggregates[T_co], KeyedRanking[T_co], KeyedOver[T_co], Generic[K, T_co]
+):
     """A stream partitioned by key."""
 
     _kind = "KeyedPartitionStream"

@@ -160,7 +160,9 @@ def _ranked(
     further = made.RankedFields(**fields)
     result = kind if result is None else result
     try:
-        misfit = made.check_result(kind, result, further)
+        misfit = further.misfit(result) or import_module("dsv2.arrow.keyed_operator").check_kept(
+            kind, result, further.names
+        )
     except SchemaError as error:
         raise PlanError(f"{where}: {error}") from error
     if misfit is not None:

@@ -1,4 +1,4 @@
-"""Programs for operators that choose records by their order."""
+"""Programs for operators on the order of records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 
+from dsv2.aggregates import Max, Mean, Sum
 from dsv2.extension.window import WindowStrategy
 from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run
@@ -107,4 +108,44 @@ class TopOfWindows(Program):
         run.expect_all(*ranked, name="ranked")
 
 
-PROGRAMS = (FirstAndLast(), TopOfWindows())
+class OverBid(NamedTuple):
+    """A bid with aggregates of the last ones of its auction."""
+
+    auction: str
+    time: int
+    highest: int
+    mean: float
+    sum: int
+
+
+class LastBids(Program):
+    """Aggregates of the last bids of an auction, in the order of event time."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.timed(BIDS, attrgetter("time"))
+        parts: dict[str, Any] = {"highest": Max("price"), "mean": Mean("price"), "sum": Sum("item")}
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+            keyed = stream.key_by(attrgetter("auction"))
+            last = keyed.over(rows=3).aggregate(OverBid, **parts)
+            p.collect(last.process(Stamped()), f"last three of {name}")
+            span = keyed.over(range=timedelta(milliseconds=10)).aggregate(OverBid, **parts)
+            p.collect(span.process(Stamped()), f"span of {name}")
+
+    def check(self, run: Run) -> None:
+        for name in ("rows", "columns"):
+            last: list[Any] = []
+            span: list[Any] = []
+            for number, bid in enumerate(BIDS):
+                before = [one for one in BIDS[: number + 1] if one.auction == bid.auction]
+                for results, bids in (
+                    (last, before[-3:]),
+                    (span, [one for one in before if one.time >= bid.time - 10]),
+                ):
+                    prices = [one.price for one in bids]
+                    mean, total = sum(prices) / len(prices), sum(one.item for one in bids)
+                    results.append((OverBid(bid.auction, bid.time, max(prices), mean, total), bid.time))
+            run.expect_all(*last, name=f"last three of {name}")
+            run.expect_all(*span, name=f"span of {name}")
+
+
+PROGRAMS = (FirstAndLast(), TopOfWindows(), LastBids())

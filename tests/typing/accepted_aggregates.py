@@ -1,4 +1,4 @@
-"""The types of declared aggregates and of keyed state in columns. Checked by ``test_typing.py``, never run."""
+"""The types of aggregates, operators on order, and keyed state in columns. Checked by ``test_typing.py``, never run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
     ArrowEventTimeProcessFunction,
+    ArrowKeyedLists,
     ArrowKeyedState,
     ArrowNonPartitionedContext,
     ArrowProcessFunction,
@@ -52,6 +53,7 @@ AVERAGE: AggregateFunction[int, float, float] = aggregate_of(
     lambda: 0.0, lambda value, total: total + value, lambda total: total
 )
 TOTALS = StateDeclarations.value_state("totals", Total)
+LISTS = StateDeclarations.list_state("lists", Total)
 
 
 def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
@@ -69,10 +71,21 @@ def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
     windows.aggregate(Total, user=Key(), value=WindowStart()).with_uid("totals").with_parallelism(2)
 
 
+def ordered(keyed: KeyedPartitionStream[str, Click]) -> None:
+    assert_type(keyed.last("value"), ConfiguredStream[Click])
+    assert_type(keyed.first(ttl=timedelta(days=1)), ConfiguredStream[Click])
+    windows = keyed.window(WindowStrategy.tumbling(timedelta(seconds=1)))
+    assert_type(windows.last(), ConfiguredStream[Click])
+    assert_type(windows.top_n(3, by="value"), ConfiguredStream[Click])
+    assert_type(windows.top_n(3, Total, by="value", rank="value"), ConfiguredStream[Total])
+    assert_type(keyed.over(rows=3).aggregate(Total, value=Sum("value")), ConfiguredStream[Total])
+
+
 class Totals(ArrowEventTimeProcessFunction[Click, Total]):
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
         state = ctx.keyed_state(TOTALS)
         assert_type(state, ArrowKeyedState[Total])
+        assert_type(ctx.keyed_state(LISTS), ArrowKeyedLists[Total])
         state.update(batch["user"], {"value": batch["value"], "user": "nobody"})
         ctx.event_timers.register(batch["user"], 5)
         assert_type(ctx.task_info.parallelism, int)

@@ -1,4 +1,4 @@
-"""Operators that choose records by their order compared with SQL over the same records, run by DuckDB."""
+"""Operators on the order of records compared with SQL over the same records, run by DuckDB."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
+from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum
 from dsv2.arrow import schema_of
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
@@ -122,3 +123,51 @@ def test_top_n_of_windows(events: list[Event], by: str | None, descending: bool,
     assert sorted(map(tuple, found)) == sorted(expected)
     starts = [top.start for top in found]
     assert starts == sorted(starts)
+
+
+class Over(NamedTuple):
+    """A record with aggregates of the last ones."""
+
+    number: int
+    text: str
+    of: str
+    records: int
+    prices: int
+    least: float | None
+    most: float | None
+    sum: float | None
+    mean: float | None
+    total: int
+    first: str
+    last: float | None
+
+
+OVER: dict[str, Any] = {
+    "of": Key(0), "records": Count(), "prices": Count("price"), "least": Min("price"), "most": Max("price"),
+    "sum": Sum("price"), "mean": Mean("price"), "total": Sum("time"), "first": First("text"), "last": Last("price"),
+}  # fmt: skip
+
+
+def plain(events: list[Event]) -> list[Event]:
+    """Events without NaN, infinity and -0.0, which DuckDB aggregates in another way."""
+    return [one if one.price in (-2.0, -1.0, 1.0, 2.0) else one._replace(price=None) for one in events]
+
+
+@examples(20)
+@given(EVENTS.filter(bool).map(plain), st.integers(1, 4) | st.none(), st.integers(0, 12), BATCHES)
+def test_over(events: list[Event], rows: int | None, span: int, batch: int) -> None:
+    """``rows``: None for a range of ``span`` ms."""
+    duration = timedelta(milliseconds=span) if rows is None else None
+    found = run(events, batch, lambda keyed: keyed.over(rows=rows, range=duration).aggregate(Over, Event, **OVER))
+    frame = f"RANGE BETWEEN {span} PRECEDING AND CURRENT ROW" if rows is None else f"ROWS {rows - 1} PRECEDING"
+    order = "time" if rows is None else "time, number"
+    expected = sql(
+        "SELECT number, text, user, count(*) OVER o, count(price) OVER o, min(price) OVER o, max(price) OVER o, "
+        "sum(price) OVER o, avg(price) OVER o, CAST(sum(time) OVER o AS BIGINT), "
+        "first_value(text ORDER BY time, number) OVER o, last_value(price ORDER BY time, number IGNORE NULLS) OVER o "
+        f"FROM events WINDOW o AS (PARTITION BY user, part ORDER BY {order} {frame})",
+        events,
+    )
+    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
+    times = {event.number: event.time for event in events}
+    assert [times[one.number] for one in found] == sorted(times.values())

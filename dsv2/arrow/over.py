@@ -1,0 +1,158 @@
+"""Aggregates of the last rows of each record, in event-time order (SQL ``OVER``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dsv2.aggregates import Key
+from dsv2.aggregates.result import DeclaredResult
+from dsv2.arrow.aggregates import ColumnAggregate, times_of
+from dsv2.arrow.encoding import Numbers
+from dsv2.arrow.frames import results_of_frames
+from dsv2.arrow.keyed.timers import TIMESTAMP
+from dsv2.arrow.keyed_operator import with_time
+from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
+from dsv2.arrow.schema import schema_of
+from dsv2.arrow.segments import first_at_least, sorting, starts, stops
+from dsv2.base.type_variables import IN, OUT
+from dsv2.extension.event_time import EventTimeProcessFunction
+from dsv2.model.record_batch import RecordBatch
+from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl
+from dsv2.watermark.event_time import LONG_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class OverFrame:
+    """The rows that are aggregated for a record: the last ones of its key, with itself. One of them is None.
+
+    Attributes:
+        rows: The number of rows.
+        range: By how many ms they are at most older. All rows with the same timestamp belong to it.
+    """
+
+    rows: int | None
+    range: int | None
+
+    def __str__(self) -> str:
+        return f"last {self.rows} rows" if self.range is None else f"rows of the last {self.range} ms"
+
+    def bounds(self, of: Numbers, times: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the first row of the frames of ``chosen`` rows, and the row after the last."""
+        first = starts(of)[chosen]
+        if self.range is None:
+            assert self.rows is not None
+            return np.maximum(first, chosen - self.rows + 1), chosen + 1
+        own = times[chosen]
+        oldest = np.maximum(own, np.iinfo(np.int64).min + self.range) - self.range
+        return first_at_least(times, first, chosen, oldest), first_at_least(times, chosen, stops(of)[chosen], own + 1)
+
+    def needed(self, of: Numbers, times: Numbers, now: int) -> Numbers:
+        """Return which rows belong to frames of records after ``now``, or are such records."""
+        pending = times > now
+        if self.range is not None:
+            return pending if now == LONG_MAX else np.asarray(times > now - self.range)
+        assert self.rows is not None
+        done = np.concatenate([np.zeros(1, np.int64), np.cumsum(~pending)])
+        return np.asarray(pending | (done[stops(of)] - done[:-1] < self.rows))
+
+
+class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
+    """Emits each record with aggregates of its frame when event time has reached it, in the order of event time.
+
+    Args:
+        result: The aggregates.
+        kind: The class of the records.
+        key_names: The fields of the key.
+        emitted: The class of the results. Fields that are not aggregates are those of the record.
+        frame: The frame.
+        ttl: The time to live of rows.
+    """
+
+    def __init__(
+        self,
+        result: DeclaredResult[Any],
+        kind: type[IN],
+        key_names: Sequence[str],
+        emitted: type[OUT],
+        frame: OverFrame,
+        ttl: StateTtl | None,
+    ) -> None:
+        super().__init__(result, kind, key_names)
+        self.emitted = emitted
+        self.frame = frame
+        self._stored, self._time = with_time(kind)
+        self._state = ListStateDeclaration(str(frame), self._stored, ttl=ttl)
+
+    @property
+    def record_types(self) -> tuple[type, ...]:  # type: ignore[override]  # and the class of rows
+        return self.kind, self.emitted, self._stored
+
+    @property
+    def dsv2_tables_of(self) -> type:
+        return self.kind
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [self._state]
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        times, now = times_of(batch), ctx.event_timers.current_time()
+        table = table_of(batch.records, self.kind).append_column(self._time, pa.array(times))
+        if len(times) and times.min() <= now:
+            ctx.metric_group.counter("late_records_dropped").inc(int(np.count_nonzero(times <= now)))
+            table, times = table.filter(pa.array(times > now)), times[times > now]
+        keys = self._keys_of(table)
+        ctx.keyed_state(self._state).append(keys, table)
+        ctx.event_timers.register(keys, times)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        """Nothing happens between timers."""
+
+    def on_event_timers(self, timers: pa.Table, output: Any, ctx: Any) -> None:
+        """Called when records are due, or when rows are no longer needed."""
+        keys, now = timers.columns[: len(self.key_names)], ctx.event_timers.current_time()
+        state = ctx.keyed_state(self._state)
+        found = state.get(keys)
+        order = sorting(found.of, found.rows[self._time].to_numpy())
+        rows, of = found.rows.take(pa.array(order)), found.of[order]
+        times = rows[self._time].to_numpy()
+        first_due = np.full(found.count, LONG_MAX, np.int64)
+        np.minimum.at(first_due, found.of_keys, timers[TIMESTAMP].to_numpy())
+        self._emit(rows, of, times, np.flatnonzero((times <= now) & (times >= first_due[of])), output)
+        needed = self.frame.needed(of, times, now)
+        state.put(keys, rows.filter(pa.array(needed)), of[needed])
+        if self.frame.range is not None:
+            self._forget_later(keys, found.of_keys, of, times, np.flatnonzero(needed & (times <= now)), ctx)
+
+    def _emit(self, rows: pa.Table, of: Numbers, times: Numbers, chosen: Numbers, output: Any) -> None:
+        if not len(chosen):
+            return
+        chosen = chosen[np.argsort(times[chosen], kind="stable")]
+        low, high = self.frame.bounds(of, times, chosen)
+        inputs, places = self._inputs(rows), pa.array(chosen)
+        columns = {}
+        for name in schema_of(self.emitted).names:
+            part = self.result.parts.get(name)
+            if part is None or isinstance(part, Key):
+                source = name if part is None else self.key_names[part.index or 0]
+                columns[name] = rows[source].take(places)
+            else:
+                columns[name] = results_of_frames(self.columns[name], inputs[name], low, high)
+        stamps = ArrowWholeNumbers(pa.array(times[chosen]))
+        output.collect_batch(RecordBatch(records_of(pa.table(columns), self.emitted), stamps))
+
+    def _forget_later(
+        self, keys: Sequence[pa.ChunkedArray], of_keys: Numbers, of: Numbers, times: Numbers, kept: Numbers, ctx: Any
+    ) -> None:
+        """Register a timer for the time at which no emitted row of a key is needed, if no other record comes."""
+        assert self.frame.range is not None
+        last = kept[np.concatenate([of[kept][1:] != of[kept][:-1], np.ones(min(len(kept), 1), np.bool_)])]
+        place = np.zeros(int(of_keys.max(initial=0)) + 1, np.int64)
+        place[of_keys] = np.arange(len(of_keys))
+        chosen = pa.array(place[of[last]])
+        ends = np.minimum(times[last], LONG_MAX - 1 - self.frame.range) + self.frame.range
+        ctx.event_timers.register([key.take(chosen) for key in keys], ends)

@@ -1,0 +1,137 @@
+"""Aggregates of the last records: what is kept, late records, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.aggregates import Count, Key, Last, Mean, Sum
+from dsv2.arrow import frames
+from dsv2.arrow.aggregate_columns import columns_of
+from dsv2.errors import PlanError
+from dsv2.state import StateTtl
+from dsv2.testing import OneInputHarness
+from tests.durations import ms
+
+
+class Bid(NamedTuple):
+    """Input."""
+
+    user: str
+    time: int
+    price: float
+
+
+class Result(NamedTuple):
+    """Output."""
+
+    user: str
+    time: int
+    bids: int
+    mean: float
+
+
+def harness(**frame: Any) -> Any:
+    env = ExecutionEnvironment.get_instance("local")
+    keyed = env.from_collection([Bid("", 0, 0.0)]).key_by(attrgetter("user"))
+    over: Any = keyed.over(**frame).aggregate(Result, user=Key(), bids=Count(), mean=Mean("price"))
+    return OneInputHarness(over._node.body, key=attrgetter("user"))
+
+
+def push(one: Any, *times: int, user: str = "ada") -> None:
+    for time in times:
+        one.input.push(Bid(user, time, float(time)), timestamp=time)
+
+
+def results(one: Any) -> list[tuple[int, int, float]]:
+    found = [(result.time, result.bids, result.mean) for result in one.output.records]
+    one.output.clear()
+    return found
+
+
+def test_records_are_emitted_when_event_time_has_reached_them() -> None:
+    one = harness(rows=2)
+    push(one, 20, 10, 30, 40)
+    assert results(one) == []
+    one.input.push_event_time(30)
+    assert results(one) == [(10, 1, 10.0), (20, 2, 15.0), (30, 2, 25.0)]
+    push(one, 30, 35)
+    one.input.push_event_time(40)
+    assert results(one) == [(35, 2, 32.5), (40, 2, 37.5)]
+    assert one.progress.counters["late_records_dropped"] == 1
+
+
+def test_range_is_forgotten() -> None:
+    one = harness(range=ms(10))
+    push(one, 20, 25)
+    one.input.push_event_time(25)
+    assert results(one) == [(20, 1, 20.0), (25, 2, 22.5)]
+    push(one, 35)
+    one.input.push_event_time(35)
+    assert results(one) == [(35, 2, 30.0)]
+    assert one.keys == ["ada"]
+    one.input.push_event_time(46)
+    assert one.keys == []
+
+
+def test_rows_expire() -> None:
+    one = harness(rows=3, ttl=StateTtl(timedelta(milliseconds=10)))
+    push(one, 10)
+    one.input.push_event_time(10)
+    one.advance_clock(ms(9))
+    push(one, 20)
+    one.input.push_event_time(20)
+    one.advance_clock(ms(11))
+    push(one, 30)
+    one.input.push_event_time(30)
+    assert results(one) == [(10, 1, 10.0), (20, 2, 15.0), (30, 1, 30.0)]
+
+
+def test_frames_are_aggregated_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_AT_ONCE", 4)
+    values, low = pa.array([float(number) for number in range(9)]), np.maximum(np.arange(9) - 3, 0)
+    sums = columns_of(Sum("value"), [values.type], values.type)
+    found = frames.results_of_frames(sums, [values], low, np.arange(9) + 1).to_pylist()
+    assert found == [float(sum(range(max(0, number - 3), number + 1))) for number in range(9)]
+
+
+def test_large_sums_are_exact() -> None:
+    values = pa.array([1 << 62, 1 << 61, -(1 << 62), None])
+    sums = columns_of(Sum("value"), [values.type], values.type)
+    found = frames.results_of_frames(sums, [values], np.array([0, 0, 3]), np.array([2, 3, 4]))
+    assert found.to_pylist() == [3 << 61, 1 << 61, None]
+
+
+class Text(NamedTuple):
+    """Another result."""
+
+    user: str
+    price: str
+
+
+@pytest.mark.parametrize(
+    ("apply", "text"),
+    [
+        (lambda keyed: keyed.over(), "takes either rows or range"),
+        (lambda keyed: keyed.over(rows=2, range=timedelta(1)), "takes either rows or range"),
+        (lambda keyed: keyed.over(rows=0), "at least 1, not 0"),
+        (lambda keyed: keyed.over(range=timedelta(1), ttl=timedelta(1)), "need no ttl"),
+        (lambda keyed: keyed.over(rows=2).aggregate(str), "must be a NamedTuple class or a dataclass"),
+        (lambda keyed: keyed.over(rows=2).aggregate(Result, bid=Count()), "Result has no field 'bid'"),
+        (lambda keyed: keyed.over(rows=2).aggregate(Result, bids=Count()), "no field 'mean' of Result"),
+        (lambda keyed: keyed.over(rows=2).aggregate(Text), "'price' of Text is string, and that of Bid is double"),
+        (lambda keyed: keyed.over(rows=2).aggregate(Text, price=Sum("user")), "not a number"),
+        (lambda keyed: keyed.over(rows=2).aggregate(Text, price=Last("cost")), "aggregates 'cost'"),
+    ],
+)
+def test_what_is_refused(apply: Any, text: str) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    keyed = env.from_collection([Bid("", 0, 0.0)]).key_by(attrgetter("user"))
+    with pytest.raises(PlanError, match=text):
+        apply(keyed)
