@@ -21,7 +21,7 @@ from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.lists import ArrowKeyedLists, ArrowKeyedRows
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
-from dsv2.arrow.schema import schema_of
+from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import bounds, first_at_least, heads, matches, ranges, sorting
 from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.errors import SchemaError
@@ -86,6 +86,8 @@ def column_join(
             ]
             return UnboundedColumns(join, states)
         case IntervalMode(lower=lower, upper=upper):
+            if isinstance(upper, str) and (reason := _not_a_time(upper, kinds[0])) is not None:
+                return reason
             return IntervalColumns(join, lower, upper)
         case WindowMode(strategy=strategy):
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
@@ -121,6 +123,14 @@ def _misfit(
         elif not pa.types.is_int64(made.field(name).type):
             return f"{name!r} of {result.__qualname__} is {made.field(name).type}, and the bounds of windows are int64"
     return None
+
+
+def _not_a_time(name: str, kind: type[Any]) -> str | None:
+    field = next((field for field in schema_of(kind) if field.name == name), None)
+    if field is None:
+        return f"{kind.__qualname__} has no field {name!r}"
+    required = name in names_without_none(kind)
+    return None if pa.types.is_int64(field.type) and required else f"{name!r} of {kind.__qualname__} is not an int"
 
 
 class ColumnJoin(TwoInputColumnarFunction[Any], TableFunction[Any, Any], ABC):
@@ -268,11 +278,17 @@ class WaitingJoin(ColumnJoin, EventTimeProcessFunction, ABC):
 
 
 class IntervalColumns(WaitingJoin):
-    """Records with timestamps in an interval are partners. The rows of a key are in order of their timestamps."""
+    """Records with timestamps in an interval are partners. The rows of a key are in order of their timestamps.
 
-    def __init__(self, join: Declared, lower: int, upper: int) -> None:
+    Args:
+        join: The join.
+        lower: The first right timestamp, in ms relative to the left one.
+        upper: The last one, or the field of the left records with it.
+    """
+
+    def __init__(self, join: Declared, lower: int, upper: int | str) -> None:
         super().__init__(join, {"time": int, "matched": bool})
-        self._earliest, self._latest = (lower, -upper), (upper, -lower)
+        self._lower, self._upper = lower, upper
         self._existence = join.join_type in (JoinType.SEMI, JoinType.ANTI)
         self._emits_unmatched = (
             join.join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI),
@@ -290,12 +306,12 @@ class IntervalColumns(WaitingJoin):
             return
         keys = self._keys(side, table)
         stored = self._lists(1 - side, ctx).get(keys)
-        own, partners = self._partners(side, stored, times)
+        own, partners = self._partners(side, table, times, stored)
         self._join(side, (table, times), stored, (own, partners), output)
         self._mark(1 - side, keys, stored, partners, ctx)
         matched = np.zeros(len(times), np.bool_)
         matched[own] = True
-        waits = _shifted(times, self._latest[side]) > now
+        waits = self._ends(side, table, times) > now
         if self._emits_unmatched[side]:
             self._emit_unmatched(side, table, np.flatnonzero(~waits & ~matched), times, output)
         if self._existence and side == 0:
@@ -306,18 +322,31 @@ class IntervalColumns(WaitingJoin):
             row = self._with(table.take(taken), times[chosen], matched[chosen])
             self._store(side, [key.take(taken) for key in keys], row, now, ctx)
 
-    def _partners(self, side: int, stored: ArrowKeyedRows, times: Numbers) -> tuple[Numbers, Numbers]:
+    def _ends(self, side: int, rows: pa.Table, times: Numbers) -> Numbers:
+        """The last times of partners of rows, which are records or stored."""
+        if side == 1:
+            return _shifted(times, -self._lower)
+        if isinstance(self._upper, int):
+            return _shifted(times, self._upper)
+        ends: Numbers = rows[self._upper].to_numpy()
+        return ends
+
+    def _partners(self, side: int, table: pa.Table, times: Numbers, stored: ArrowKeyedRows) -> tuple[Numbers, Numbers]:
         """The records and the stored rows that are partners."""
-        earliest, latest = self._earliest[side], self._latest[side]
-        ends = bounds(stored.of, stored.count)
-        low, high = ends[stored.of_keys], ends[stored.of_keys + 1]
+        segments = bounds(stored.of, stored.count)
+        first, high = segments[stored.of_keys], segments[stored.of_keys + 1]
         stored_times = self._column(0, stored.rows)
-        first = first_at_least(stored_times, low, high, _shifted(times, earliest))
-        after = _shifted(times, latest)
-        last = np.where(after == LONG_MAX, high, first_at_least(stored_times, first, high, _shifted(after, 1)))
-        if earliest > 0:
+        earliest = self._lower if side == 0 else -self._upper if isinstance(self._upper, int) else None
+        if earliest is not None:
+            first = first_at_least(stored_times, first, high, _shifted(times, earliest))
+        ends = self._ends(side, table, times)
+        last = np.where(ends == LONG_MAX, high, first_at_least(stored_times, first, high, _shifted(ends, 1)))
+        if earliest is not None and earliest > 0:
             last = np.where(times > LONG_MAX - earliest, first, last)
         partners, own = ranges(first, last)
+        if earliest is None:
+            open_ = self._ends(0, stored.rows, stored_times)[partners] >= times[own]
+            partners, own = partners[open_], own[open_]
         return own, partners
 
     def _join(
@@ -365,7 +394,7 @@ class IntervalColumns(WaitingJoin):
         rows, of = lists.get(keys).followed_by(added)
         times = self._column(0, rows)
         order = sorting(of, times)
-        waits = _shifted(times[order], self._latest[side]) > now
+        waits = self._ends(side, rows, times)[order] > now
         if self._emits_unmatched[side]:
             waits |= ~self._column(1, rows)[order]
         order = order[waits]
@@ -374,9 +403,9 @@ class IntervalColumns(WaitingJoin):
             distinct = heads(of) | np.concatenate([np.ones(min(len(of), 1), np.bool_), times[1:] != times[:-1]])
             order, of = order[distinct], of[distinct]
         lists.put(keys, rows.take(pa.array(order)), of)
-        ends = _shifted(self._column(0, added), self._latest[side])
-        if not self._emits_unmatched[side]:  # rows only take space: few timers remove many
-            width = self._latest[side] - self._earliest[side] + 1
+        ends = self._ends(side, added, self._column(0, added))
+        if not self._emits_unmatched[side] and isinstance(self._upper, int):  # few timers remove many rows
+            width = self._upper - self._lower + 1
             ends = _shifted(ends, width - 1) // width * width
         ctx.event_timers.register(keys, np.maximum(ends, now + 1))
 
@@ -385,14 +414,14 @@ class IntervalColumns(WaitingJoin):
             lists = self._lists(side, ctx)
             stored = lists.get(keys)
             times = self._column(0, stored.rows)
-            is_due = _shifted(times, self._latest[side]) <= now
+            ends = self._ends(side, stored.rows, times)
+            is_due = ends <= now
             if not is_due.any():
                 continue
             if self._emits_unmatched[side]:
                 unmatched = np.flatnonzero(is_due & ~self._column(1, stored.rows))
                 unmatched = unmatched[np.argsort(times[unmatched], kind="stable")]
-                stamps = _shifted(times, max(self._latest[side], 0))
-                self._emit_unmatched(side, stored.rows, unmatched, stamps, output)
+                self._emit_unmatched(side, stored.rows, unmatched, np.maximum(times, ends), output)
             kept = np.flatnonzero(~is_due)
             lists.put(keys, stored.rows.take(pa.array(kept)), stored.of[kept])
 

@@ -54,9 +54,12 @@ class SlowJoin:
 
 
 class SlowIntervalJoin:
-    """``left + lower <= right <= left + upper``, with the given join type. Never forgets."""
+    """``left + lower <= right <= left + upper``, with the given join type. Never forgets.
 
-    def __init__(self, join_type: str, lower: int, upper: int) -> None:
+    Without ``upper``, the number of the left row is the last right timestamp.
+    """
+
+    def __init__(self, join_type: str, lower: int, upper: int | None) -> None:
         self._type = join_type
         self._lower = lower
         self._upper = upper
@@ -83,7 +86,12 @@ class SlowIntervalJoin:
 
     def _fit(self, side: int, row: Row, other: Row) -> bool:
         left, right = (row, other) if side == _LEFT else (other, row)
-        return left.key == right.key and left.timestamp + self._lower <= right.timestamp <= left.timestamp + self._upper
+        return left.key == right.key and left.timestamp + self._lower <= right.timestamp <= self._last(_LEFT, left)
+
+    def _last(self, side: int, row: Row) -> int:
+        if side == _RIGHT:
+            return row.timestamp - self._lower
+        return row.number if self._upper is None else row.timestamp + self._upper
 
     def _pairs(self, side: int, row: Row, partners: list[Row]) -> list[Joined]:
         if self._type == "anti" or not partners:
@@ -101,7 +109,7 @@ class SlowIntervalJoin:
         sides = {"left": [_LEFT], "right": [_RIGHT], "full": [_LEFT, _RIGHT], "anti": [_LEFT]}.get(self._type, [])
         for side in sides:
             for row in self._rows[side]:
-                last = row.timestamp + (self._upper if side == _LEFT else -self._lower)
+                last = self._last(side, row)
                 if last <= now and (side, row) not in self._met | self._padded:
                     self._padded.add((side, row))
                     yield ((row, None) if side == _LEFT else (None, row)), max(row.timestamp, last)

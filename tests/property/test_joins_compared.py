@@ -65,7 +65,21 @@ def test_interval_join_matches_the_slow_one(
 ) -> None:
     lower, upper = bounds
     driver = new_driver(JoinMode.interval(ms(lower), ms(upper)), join_type, columns=columns)
-    slow = SlowIntervalJoin(join_type.value, lower, upper)
+    compare_intervals(driver, SlowIntervalJoin(join_type.value, lower, upper), history)
+
+
+@each_type
+@examples(10)
+@given(history=HISTORIES, lower=st.integers(-5, 5))
+def test_interval_that_ends_with_a_field_matches_the_slow_one(
+    join_type: JoinType, history: list[Event], lower: int
+) -> None:
+    driver = new_driver(JoinMode.interval(ms(lower), "number"), join_type, columns=True)
+    compare_intervals(driver, SlowIntervalJoin(join_type.value, lower, None), history)
+
+
+def compare_intervals(driver: JoinDriver, slow: SlowIntervalJoin, history: list[Event]) -> None:
+    """Compare the results of each event."""
     for event in history:
         before = driver.event_time
         results = driver.take(event)

@@ -147,7 +147,8 @@ def join(
     chosen = as_choice(JoinType, join_type, "join_type")
     options = JoinOptions(is_deletion, on_late_left, on_late_right)
     if field_types(function) is not None:
-        record_join(as_join_function(_nothing), mode, chosen, options)
+        if not (isinstance(mode, IntervalMode) and isinstance(mode.upper, str)):
+            record_join(as_join_function(_nothing), mode, chosen, options)
         records = left_records, right_records
         declared: Any = DeclaredJoin(cast(type[Any], function), mode, chosen, fields, records, options)
         return declared  # type: ignore[no-any-return]  # connect_and_process replaces it

@@ -16,8 +16,8 @@ from dsv2.base.optional_types import without_none
 from dsv2.base.type_variables import OUT
 from dsv2.errors import PlanError
 from dsv2.extension.join.functions import JoinType, WindowJoinFunction, not_keyed
-from dsv2.extension.join.modes import JoinMode, WindowMode
-from dsv2.extension.join.record_joins import JoinOptions, record_join
+from dsv2.extension.join.modes import IntervalMode, JoinMode, WindowMode
+from dsv2.extension.join.record_joins import ENDS_WITH_FIELD, JoinOptions, record_join
 from dsv2.extension.window.contexts import WindowContext
 from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector
@@ -116,6 +116,8 @@ class DeclaredJoin(TwoInputDeclaration, Generic[OUT]):
                 made = "pyarrow is not installed"
         if not isinstance(made, str):
             return made
+        if isinstance(self.mode, IntervalMode) and isinstance(self.mode.upper, str):
+            raise PlanError(f"join at {caller_location()}: {ENDS_WITH_FIELD}, which is not possible here: {made}.")
         return record_join(DeclaredPairs(self.result, sources, made), self.mode, self.join_type, self.options)
 
     @property

@@ -29,8 +29,11 @@ class JoinMode:
         return UnboundedMode(ttl)
 
     @staticmethod
-    def interval(lower: timedelta, upper: timedelta) -> IntervalMode:
+    def interval(lower: timedelta, upper: timedelta | str) -> IntervalMode:
         """Records with timestamps in an interval are partners: ``left + lower <= right <= left + upper``.
+
+        If ``upper`` is the name of a field, the interval ends with the time in this field of the left record, such as
+        the end of an auction. Such a join requires a class of results and runs on columns only.
 
         Partners are joined in the order of their timestamps. The results of a pair have the greater timestamp of the
         two. A record without a partner is joined with None once event time excludes further partners. The result has
@@ -39,9 +42,13 @@ class JoinMode:
 
         Args:
             lower: The lower bound relative to the left timestamp. Negative: before the left record.
-            upper: The upper bound relative to the left timestamp.
+            upper: The upper bound relative to the left timestamp, or the name of a field of the left records with the
+                last time of partners, an int in ms.
         """
-        earliest, latest = as_milliseconds(lower, "lower"), as_milliseconds(upper, "upper")
+        earliest = as_milliseconds(lower, "lower")
+        if isinstance(upper, str):
+            return IntervalMode(earliest, upper)
+        latest = as_milliseconds(upper, "upper")
         if earliest > latest:
             raise ConfigurationError(f"lower must not exceed upper: lower is {earliest} ms and upper is {latest} ms.")
         return IntervalMode(earliest, latest)
@@ -94,10 +101,10 @@ class UnboundedMode(JoinMode):
 
 @dataclass(frozen=True)
 class IntervalMode(JoinMode):
-    """The mode of ``JoinMode.interval``. The bounds are in ms."""
+    """The mode of ``JoinMode.interval``. The bounds are in ms; the upper one may be a field."""
 
     lower: int
-    upper: int
+    upper: int | str
 
 
 @dataclass(frozen=True)

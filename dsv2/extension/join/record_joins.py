@@ -15,6 +15,8 @@ from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 
+ENDS_WITH_FIELD = "An interval that ends with a field of the left records is joined on columns only"
+
 
 class JoinOptions(NamedTuple):
     """The callables of ``join`` that not all modes have."""
@@ -52,7 +54,9 @@ def record_join(
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     _refuse("a join in intervals or windows", {"is_deletion": is_deletion})
     match mode:
-        case IntervalMode(lower=lower, upper=upper):
+        case IntervalMode(upper=str()):
+            raise ConfigurationError(f"{ENDS_WITH_FIELD}. Pass a class of results instead of a function.")
+        case IntervalMode(lower=lower, upper=int(upper)):
             return new_interval_join(function, chosen, lower, upper, on_late_left, on_late_right)
         case WindowMode(strategy=strategy):
             kind = ExistenceInWindow if chosen in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow

@@ -206,6 +206,16 @@ def test_wrong_declaration_is_refused(function: Any, message: str) -> None:
         joined(function)
 
 
+def test_interval_ends_with_a_field_on_columns_only() -> None:
+    mode = JoinMode.interval(ms(0), "amount")
+    assert joined(any_join(Both, mode))[0] == [Both("ada", 10, "x"), Both("ada", 10, "z")]
+    with pytest.raises(ConfigurationError, match=r"joined on columns only\. Pass a class of results"):
+        any_join(lambda left, right, output, ctx: None, mode)
+    for field, reason in {"customer": "'customer' of Order is not an int", "end": "Order has no field 'end'"}.items():
+        with pytest.raises(PlanError, match=rf"on columns only, which is not possible here: {reason}"):
+            joined(join(Both, JoinMode.interval(ms(0), field)))
+
+
 def test_field_of_both_sides_is_ambiguous() -> None:
     with pytest.raises(PlanError, match=r"'time' of Timed is not declared, and it may come from both sides"):
         joined(join(Timed))
