@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.arrow.schema import fitted, names_without_none, table_to_rows
+from dsv2.arrow.records import ArrowRecords
+from dsv2.arrow.schema import fitted, names_without_none, schema_of, table_to_rows
 from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError
 from dsv2.sources import IndexedSource
@@ -29,15 +32,26 @@ class TableSource(IndexedSource[T], Generic[T]):
     """
 
     def __init__(self, table: TableLike, record_type: type[T], *, records_per_batch: int | None = None) -> None:
-        self.record_type = record_type
+        self.record_type = self.dsv2_record_type = record_type
         rows = table if isinstance(table, pa.Table) else _of_pandas(table, record_type)
         self.table = (rows if record_type is dict else fitted(rows, record_type, keeps_decimals=True)).combine_chunks()
         super().__init__(count=len(self.table), records_per_batch=records_per_batch, records_per_second=None)
 
     def read(self, indices: range) -> list[T]:
-        rows = self.table.take(pa.array(np.arange(indices.start, indices.stop, indices.step)))
+        rows = self._taken(indices)
         found: list[Any] = rows.to_pylist() if self.record_type is dict else table_to_rows(rows, self.record_type)
         return found
+
+    def dsv2_read_columns(self, indices: range) -> Sequence[T]:
+        return ArrowRecords(self._taken(indices), self.record_type) if self._has_columns else self.read(indices)
+
+    @cached_property
+    def _has_columns(self) -> bool:
+        """False for dicts, and for decimals with digits of their own, which a column would change."""
+        return self.record_type is not dict and self.table.schema.equals(schema_of(self.record_type))
+
+    def _taken(self, indices: range) -> pa.Table:
+        return self.table.take(pa.array(np.arange(indices.start, indices.stop, indices.step)))
 
 
 def _of_pandas(dataframe: object, record_type: type) -> pa.Table:

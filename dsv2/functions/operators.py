@@ -22,6 +22,7 @@ class UnionFunction(OneInputStreamProcessFunction[T, T], BatchFunction, Generic[
 
     dsv2_refuses_error_policy = _NO_CODE
     keeps_nothing = True
+    passes_records = True
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         output.collect(record)

@@ -17,8 +17,9 @@ from dsv2.graph.sections import Passage, passages_of, sections_of
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import DeadLetter, ErrorPolicy
 from dsv2.model.output_tag import OutputTag
-from dsv2.sinks import Sink
+from dsv2.sinks import FileSink, Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
+from dsv2.spi import BatchFunction, ColumnarFunction
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
@@ -400,6 +401,16 @@ class Plan:
         has_time = source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
         return has_time or (source.error_policy is not None and source.error_policy.max_failures is not None)
 
+    def processes_columns(self, source: Operator) -> bool:
+        """Return whether a function or sink on tables receives the records of ``source`` as they were read."""
+
+        def receivers(one: int) -> list[int]:
+            body = self.operators[one].body
+            passes = one == source.id or (isinstance(body, BatchFunction) and body.passes_records)
+            return [edge.target for edge in self.edges_out_of[one]] if passes else []
+
+        return any(_takes_tables(self.operators[one].body) for one in reachable([source.id], receivers))
+
     def sender(self, operator_id: int, channel: int) -> Operator:
         """The operator that sends to a channel of ``operator_id``."""
         edges = self.edges_into[operator_id]
@@ -408,3 +419,9 @@ class Plan:
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE
+
+
+def _takes_tables(body: object) -> bool:
+    if isinstance(body, Sink):
+        return isinstance(body, FileSink) or body.dsv2_tables_of is not None
+    return isinstance(body, ColumnarFunction)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction, ProcessFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
-from dsv2.sources import CollectionSource, DataFrameSource
+from dsv2.sources import BaseSource, CollectionSource
 from dsv2.spi import ColumnarFunction, WrappingFunction
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any
     match operator.body:
         case CollectionSource(items=items):
             return type(items[0]) if items else UNDECLARED
-        case DataFrameSource(record_type=record_type):
-            return record_type
+        case BaseSource(dsv2_record_type=record_type):
+            if record_type is None:
+                record_type = _arguments(type(operator.body), BaseSource)[0]
+            return UNDECLARED if isinstance(record_type, TypeVar) else record_type
         case MapFunction(function=function):
             return function if isinstance(function, type) else _annotations(function).get("return", UNDECLARED)
         case FlatMapFunction(function=function):

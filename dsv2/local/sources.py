@@ -151,7 +151,7 @@ class IndexedReader:
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._reading = IndexedReading(operator.body, operator, index, self.task)
+        self._reading = IndexedReading(operator.body, plan, operator, index, self.task)
         self.position = 0  # records of this subtask read so far
         self.ended = False
         self._limit = 0  # the position at which the micro-batch ends

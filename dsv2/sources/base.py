@@ -19,6 +19,9 @@ class BaseSource(ABC, Generic[T_co]):
     dsv2_refuses_samples: ClassVar[str | None] = None
     """The reason why the source cannot be read only to look at its records, as a sentence. None: it can."""
 
+    dsv2_record_type: type | None = None
+    """The class of the records, if an argument declares it. None: the class statement may declare it."""
+
     @property
     @abstractmethod
     def bounded(self) -> bool:

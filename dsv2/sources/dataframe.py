@@ -66,7 +66,7 @@ class DataFrameSource(BaseSource[T], Generic[T]):
             )
         check_at_least_one(records_per_batch=records_per_batch)
         self.dataframe = dataframe
-        self.record_type = record_type
+        self.record_type = self.dsv2_record_type = record_type
         self.split_by = split_by
         self.records_per_batch = records_per_batch
 

@@ -99,6 +99,10 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
     def read(self, indices: range) -> list[T_co]:
         """Return the records at ``indices``, in order. Called in tasks; must depend on the indices only."""
 
+    def dsv2_read_columns(self, indices: range) -> Sequence[T_co]:
+        """As ``read``, as columns if the source has them. Called if functions or sinks on tables receive them."""
+        return self.read(indices)
+
 
 class CollectionSource(IndexedSource[T_co], Generic[T_co]):
     """Reads the elements of a collection, in order if its parallelism is 1. Otherwise its subtasks take turns.

@@ -107,6 +107,9 @@ class BatchFunction(ProcessFunction, ABC):
         """True if it is stateless between batches, so that it can run in the tasks that read the source."""
         return False
 
+    passes_records = False
+    """True if it emits the records that it receives, so that columnar ones stay columnar."""
+
     @property
     def keeps_within_portions(self) -> bool:
         """True if its state may be reset with each portion of records that a source subtask reads.

@@ -44,8 +44,8 @@ class DataFrameFrames:
         source: The source.
         operator: Its operator in the plan.
         packed: The job for the workers.
-        wants_columns: Whether a function of the job processes columns. Rows are then converted to records only where
-            they are needed.
+        wants_columns: Whether a function or sink on tables receives the records. Rows are then converted to records
+            only where they are needed.
     """
 
     def __init__(

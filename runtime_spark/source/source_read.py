@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dsv2.base.clock import SystemClock, elapsed_ns
-from dsv2.graph import Operator
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.offsets import ReaderOrder
@@ -117,7 +117,7 @@ def _read(
     found = TaskReport()
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
-        pieces = _read_indexed(source, operator, portion, task)
+        pieces = _read_indexed(source, job.plan, operator, portion, task)
     else:
         assert isinstance(source, Source)
         pieces = _read_splits(source, operator, portion, task, job, found)
@@ -158,11 +158,11 @@ def _read_splits(
 
 
 def _read_indexed(
-    source: IndexedSource[Any], operator: Operator, portion: IndexRange, task: SourceTask
+    source: IndexedSource[Any], plan: Plan, operator: Operator, portion: IndexRange, task: SourceTask
 ) -> Iterator[None]:
     if portion.first:
         task.start()
-    step, reading = operator.parallelism, IndexedReading(source, operator, portion.subtask, task)
+    step, reading = operator.parallelism, IndexedReading(source, plan, operator, portion.subtask, task)
     own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
     for begin in range(0, len(own), _READ_AT_ONCE):
         piece = own[begin : begin + _READ_AT_ONCE]

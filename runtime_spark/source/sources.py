@@ -17,7 +17,6 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sources import ContinuedDataFrameSource, DataFrameSource, IndexedSource, Source
-from dsv2.spi import ColumnarFunction
 from runtime_spark.checkpoint.record import NO_SOURCE, SourceStreams
 from runtime_spark.checkpoint.source_reports import FileBoard, ReportFile
 from runtime_spark.frames.failures import marked_failures
@@ -124,7 +123,7 @@ def _frames_of(
     assert isinstance(source, DataFrameSource)
     dataframe = continued if isinstance(source, ContinuedDataFrameSource) else source.dataframe
     assert isinstance(dataframe, DataFrame)
-    wants_columns = any(isinstance(operator.body, ColumnarFunction) for operator in plan.operators)
+    wants_columns = plan.processes_columns(operator)
     frames = DataFrameFrames(spark, dataframe, source, operator, packed, wants_columns=wants_columns)
     if dataframe.isStreaming:
         return frames.streaming(stream(StartFeed()))

@@ -301,9 +301,9 @@ class Expressions(Program):
         rows = p.source(READINGS).process(times.build_as_process_function())
         known, even = ~nw.col("value").is_null(), nw.col("time") % 2 == 0
         for name, stream in (("rows", rows), ("tables", tables)):
-            halves = stream.where(known, Reading).with_columns(Half, halves=nw.col("value") * 2, is_even=even)
+            halves = stream.where(known).with_columns(Half, halves=nw.col("value") * 2, is_even=even)
             p.collect(halves.process(Stamped()), name)
-            keyed = stream.key_by(attrgetter("device")).where(known, Reading)
+            keyed = stream.key_by(attrgetter("device")).where(known)
             p.collect(keyed.key_by(attrgetter("device")).process(Stamped()), f"keyed {name}")
         everywhere = rows.global_().select(
             Half, Reading, device=nw.lit("all"), time="time", halves=nw.lit(1.0), is_even=even

@@ -147,6 +147,8 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
     Its fields, including the greatest timestamp, are checkpointed. (Flink's generator starts over at a restart.)
     """
 
+    passes_records = True
+
     def __init__(self, extract: EventTimeExtractor[T], mode: Mode, interval: int, idle_after: int, slack: int) -> None:
         self._extract = extract
         self._mode = mode

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple
 
+import narwhals as nw
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from dsv2 import CollectSink
+from dsv2.arrow import ArrowForeachBatchSink, map_tables
+from dsv2.arrow.records import ArrowRecords
 from dsv2.arrow.table_source import TableSource
 from dsv2.errors import ConfigurationError, SchemaError
+from dsv2.extension.event_time import EventTimeExtension
 from tests.support import local_environment
 
 
@@ -127,3 +133,110 @@ def test_source_is_sent_to_tasks() -> None:
     source = TableSource(pa.table({"weight": [1.0, 2.0, 3.0]}).slice(1), Weight)
     source = pickle.loads(pickle.dumps(source))  # noqa: S301
     assert source.read(range(2)) == [Weight(2.0), Weight(3.0)]
+
+
+class Awkward(NamedTuple):
+    number: int | None
+    share: float | None
+    name: str | None
+    at: datetime | None
+    day: date | None
+    nested: list[list[str | None]] | None
+
+
+class Amount(NamedTuple):
+    amount: Decimal
+
+
+AWKWARD = pa.table(
+    {
+        "share": pa.array([math.nan, None, math.inf, -0.0], pa.float32()),
+        "number": pa.array([None, -(2**31), 0, 2**31 - 1], pa.int32()),
+        "name": pa.array(["", None, "\0", "\N{SNOWMAN}"]).dictionary_encode(),
+        "at": pa.array([datetime.max, None, datetime.min, NOON.to_pydatetime()], pa.timestamp("us")),
+        "day": pa.array([date.min, date.max, None, date(1970, 1, 1)]),
+        "nested": pa.array([[], None, [["a"], [None], []], [["b", "c"]]], pa.list_(pa.large_list(pa.string()))),
+        "other": pa.array([1, 2, 3, 4]),
+    }
+)
+
+
+ABSENT: dict[str, Any] = {"name": ["a", None], "day": [None, date.min], "nested": [None, [["x"]]]}
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        (AWKWARD, Awkward),
+        (AWKWARD.slice(1, 2), Awkward),
+        (AWKWARD.slice(4), Awkward),
+        (pa.concat_tables([AWKWARD, AWKWARD.slice(2), AWKWARD.slice(0, 0)]), Awkward),
+        (pd.DataFrame({"at": [NOON, pd.NaT], "number": pd.array([1, None], "Int64")}).assign(
+            share=[math.nan, 1.0], **ABSENT), Awkward),
+        (pd.DataFrame({"weight": [math.nan, 0.5]}), Weight),
+        (pa.table({"amount": pa.array([Decimal("1.5"), Decimal("-0")], pa.decimal128(38, 18))}), Amount),
+    ],
+    ids=["awkward", "slice", "empty", "chunks", "pandas", "NaN", "decimals"],
+)  # fmt: skip
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_columns_hold_the_same_records(table: Any, kind: type[Any], parallelism: int) -> None:
+    source = TableSource(table, kind)
+    for first in range(parallelism):
+        indices = range(first, len(source.table), parallelism)
+        columns = source.dsv2_read_columns(indices)
+        assert isinstance(columns, ArrowRecords)
+        assert repr(list(columns)) == repr(source.read(indices))
+    given: list[pa.Table] = []
+    env = local_environment(parallelism)
+    env.from_dataframe(table, kind, records_per_batch=2).to_sink(
+        ArrowForeachBatchSink(lambda found, batch_id: given.append(found), kind)
+    )
+    env.execute()
+    received = [repr(record) for found in given for record in ArrowRecords(found, kind)]
+    assert sorted(received) == sorted(map(repr, source.read(range(len(source.table)))))
+
+
+def test_dicts_and_decimals_with_their_own_digits_are_rows() -> None:
+    amounts = pa.table({"amount": [Decimal("1.50")]})
+    for kind in (Amount, dict):
+        source = TableSource[Any](amounts, kind)
+        assert isinstance(source.dsv2_read_columns(range(1)), list)
+        assert "Decimal('1.50')" in repr(source.dsv2_read_columns(range(1)))
+
+
+class Reads(TableSource[Sale]):
+    """Records whether it was read as columns."""
+
+    ways: ClassVar[set[str]] = set()
+
+    def read(self, indices: range) -> list[Sale]:
+        self.ways.add("rows")
+        return super().read(indices)
+
+    def dsv2_read_columns(self, indices: range) -> Sequence[Sale]:
+        self.ways.add("columns")
+        return super().dsv2_read_columns(indices)
+
+
+def same(table: pa.Table) -> pa.Table:
+    return table
+
+
+TIMES = EventTimeExtension.new_watermark_generator_builder(attrgetter("cents")).build_as_process_function()
+
+
+@pytest.mark.parametrize(
+    ("build", "way"),
+    [
+        (lambda sales: sales.process(map_tables(same, Sale, Sale)), "columns"),
+        (lambda sales: sales.process(TIMES).union(sales).where(nw.col("cents") > 100), "columns"),
+        (lambda sales: sales.filter(lambda sale: True).process(map_tables(same, Sale, Sale)), "rows"),
+        (lambda sales: sales.map(lambda sale: sale), "rows"),
+    ],
+)
+def test_only_functions_on_tables_read_columns(build: Any, way: str) -> None:
+    Reads.ways.clear()
+    env = local_environment()
+    build(env.from_source(Reads(pa.table({**COLUMNS, "weight": [None, 0.5]}), Sale))).to_sink(CollectSink())
+    env.execute()
+    assert Reads.ways == {way}
