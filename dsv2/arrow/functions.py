@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Generic, NoReturn, Protocol, overload
 
 import pyarrow as pa
@@ -91,6 +91,11 @@ class ArrowNonPartitionedContext(NonPartitionedContext[OUT_contra], ArrowStates,
 class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
     """The base of functions on tables: all callbacks but that for records."""
 
+    @property
+    def column_classes(self) -> Collection[type]:
+        """The classes whose fields are columns."""
+        return self.record_types
+
     def open(self, ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once per subtask, before the first record. It may emit watermarks."""
 
@@ -110,7 +115,7 @@ class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
                 f"{type(self).__qualname__} processes records of several keys at once, so the stream cannot stay "
                 f"keyed. Omit the key selector of its output and call key_by after it."
             )
-        for kind in self.record_types:
+        for kind in self.column_classes:
             schema_of(kind)
         check_column_states(self.uses_states(), type(self).__qualname__)
 

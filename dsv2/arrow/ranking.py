@@ -142,19 +142,6 @@ class RankedFields:
     start: str = ""
     end: str = ""
 
-    @property
-    def names(self) -> set[str]:
-        """The fields."""
-        return {self.rank, self.start, self.end} - {""}
-
-    def misfit(self, result: type[Any]) -> str | None:
-        """Return why ``result`` cannot have these fields; None if it can."""
-        made = schema_of(result)
-        for name in self.names:
-            if name not in made.names or not pa.types.is_int64(made.field(name).type):
-                return f"{result.__qualname__} has no field {name!r} of type int."
-        return None
-
 
 class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN, OUT]):
     """Emits the first ``count`` records of each key and window when event time has reached its end, in their order.

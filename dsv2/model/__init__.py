@@ -3,6 +3,7 @@
 from dsv2.base.record_position import RecordPosition
 from dsv2.model.async_resource import AsyncResource
 from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
+from dsv2.model.change import Change, ChangeKind
 from dsv2.model.context import (
     DEFAULT_BUCKETS,
     ApplyPartitionFunction,
@@ -37,6 +38,8 @@ __all__ = (
     "AsyncResource",
     "AsyncSettings",
     "BatchContext",
+    "Change",
+    "ChangeKind",
     "Collector",
     "Counter",
     "DeadLetter",

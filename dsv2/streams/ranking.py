@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from dsv2.aggregates.field_types import field_types
 from dsv2.base.columnar import column_names
 from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.checks.arguments import is_whole_number
@@ -15,6 +17,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
+from dsv2.model.change import Change
 from dsv2.state import StateTtl
 from dsv2.streams.arguments import ttl_of
 from dsv2.streams.base import Stream
@@ -59,6 +62,87 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         Of records with the same value, the one that arrived earlier is the first one. All else is as for ``last``.
         """
         return configured(self._builder, _first_or_last(self, "first", by, records, ttl))
+
+    @overload
+    def top_n(
+        self,
+        n: int,
+        *,
+        by: str | None,
+        descending: bool = True,
+        ttl: timedelta | StateTtl | None = None,
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[Change[T_co]]: ...
+    @overload
+    def top_n(
+        self,
+        n: int,
+        result: type[OUT],
+        *,
+        by: str | None,
+        descending: bool = True,
+        rank: str = "",
+        ttl: timedelta | StateTtl | None = None,
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[Change[OUT]]: ...
+    @overload
+    def top_n(
+        self,
+        n: int,
+        result: type[OUT],
+        *,
+        by: str | None,
+        descending: bool = True,
+        rank: str = "",
+        change: str,
+        ttl: timedelta | StateTtl | None = None,
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[OUT]: ...
+    def top_n(
+        self,
+        n: int,
+        result: type[Any] | None = None,
+        *,
+        by: str | None,
+        descending: bool = True,
+        rank: str = "",
+        change: str = "",
+        ttl: timedelta | StateTtl | None = None,
+        records: type[Any] | None = None,
+    ) -> ConfiguredStream[Any]:
+        """Emit the changes of the first ``n`` records of each key so far.
+
+        (Flink SQL ``ROW_NUMBER() OVER (PARTITION BY key ORDER BY ...) <= n``.) The order is that of ``last``. Of
+        records with the same value, those that arrived earlier come first. Changes are those between before and after
+        some records that arrived together, so their number depends on the micro-batches. The table after them does not.
+
+        Without ``rank`` records are inserted and deleted. With it the table has a row for each rank: if another record
+        gets a rank, the row is updated.
+
+        Args:
+            n: The number of records.
+            result: The class of the results: fields of the records, and those named by ``rank`` and ``change``. None:
+                the records themselves.
+            by: The field by which records are ordered. None: their timestamps.
+            descending: Whether the record with the greatest value is the first one.
+            rank: The field of ``result`` for the rank, from 1.
+            change: The text field of ``result`` for the kind of the change, such as ``"+I"``, so that the changes stay
+                columns. Empty: the results are in ``Change`` objects.
+            ttl: The time for which the records of a key are remembered after their last change. None: for ever.
+            records: The class of the records. None: as the stream declares it.
+
+        Raises:
+            PlanError: As for ``last``, or ``result`` has other fields.
+            ConfigurationError: ``ttl`` is invalid.
+        """
+        _check_count(n)
+        kind, names, made = _columns(self, "top_n", by, records)
+        result = kind if result is None else result
+        _check_result(kind, result, {rank: int, change: str}, f"top_n at {caller_location()}")
+        ranking = made.Ranking(by, descending)
+        top = import_module("dsv2.arrow.running_top").RunningTop
+        function = top(kind, names, result, n, ranking, rank, change, ttl_of(ttl))
+        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, function, "TopN"))
 
 
 class WindowRanking(Generic[T]):
@@ -127,8 +211,7 @@ class WindowRanking(Generic[T]):
         Raises:
             PlanError: As for ``KeyedPartitionStream.last``, or ``result`` has other fields, or the windows are others.
         """
-        if not is_whole_number(n) or n < 1:
-            raise PlanError(f"top_n at {caller_location()} takes a number of at least 1, not {n!r}.")
+        _check_count(n)
         return _ranked(self, "top_n", by, records, result, n, is_descending=descending, rank=rank, start=start, end=end)
 
 
@@ -159,17 +242,29 @@ def _ranked(
         raise PlanError(f"{where} runs on columns, but {reason}. Call process with a window function.")
     further = made.RankedFields(**fields)
     result = kind if result is None else result
+    _check_result(kind, result, dict.fromkeys(fields.values(), int), where)
+    ranking = made.Ranking(by, is_descending, latest_first)
+    function = made.RankedWindows(kind, names, result, windowed._strategy, count, ranking, further)
+    return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", "")))
+
+
+def _check_count(n: object) -> None:
+    if not is_whole_number(n) or n < 1:
+        raise PlanError(f"top_n at {caller_location()} takes a number of at least 1, not {n!r}.")
+
+
+def _check_result(kind: type[Any], result: type[Any], further: Mapping[str, type], where: str) -> None:
+    """Check that a result has fields of the records, and ``further`` ones of these types, as far as they have names."""
+    types = field_types(result) or {}
+    for name, form in further.items():
+        if name and types.get(name) is not form:
+            raise PlanError(f"{where}: {result.__qualname__} has no field {name!r} of type {form.__name__}.")
     try:
-        misfit = further.misfit(result) or import_module("dsv2.arrow.keyed_operator").check_kept(
-            kind, result, further.names
-        )
+        misfit = import_module("dsv2.arrow.keyed_operator").check_kept(kind, result, further)
     except SchemaError as error:
         raise PlanError(f"{where}: {error}") from error
     if misfit is not None:
         raise PlanError(f"{where}: {misfit}")
-    ranking = made.Ranking(by, is_descending, latest_first)
-    function = made.RankedWindows(kind, names, result, windowed._strategy, count, ranking, further)
-    return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", "")))
 
 
 def _columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from operator import attrgetter
@@ -34,7 +35,7 @@ class Top(NamedTuple):
     start: int
 
 
-BIDS = [Bid(f"auction {n * n % 5}", n % 2, 2 * n + 1, n * 7 % 11) for n in range(30)]
+BIDS = [Bid(f"auction {n * n % 5}", n % 2, 2 * n + 1, n * 7 % 31) for n in range(30)]
 SIZE = 20
 WINDOWS = WindowStrategy.tumbling(timedelta(milliseconds=SIZE))
 
@@ -108,6 +109,15 @@ class TopOfWindows(Program):
         run.expect_all(*ranked, name="ranked")
 
 
+class TopChange(NamedTuple):
+    """A change of a rank."""
+
+    auction: str
+    price: int
+    rank: int
+    kind: str
+
+
 class OverBid(NamedTuple):
     """A bid with aggregates of the last ones of its auction."""
 
@@ -148,4 +158,30 @@ class LastBids(Program):
             run.expect_all(*span, name=f"span of {name}")
 
 
-PROGRAMS = (FirstAndLast(), TopOfWindows(), LastBids())
+class RunningTop(Program):
+    """What remains after the changes of the highest bids of an auction."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.timed(BIDS, attrgetter("time"))
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+            keyed = stream.key_by(attrgetter("auction"))
+            p.collect(keyed.top_n(2, by="price"), f"changes of {name}")
+            p.collect(keyed.top_n(2, TopChange, by="price", rank="rank", change="kind"), f"ranks of {name}")
+
+    def check(self, run: Run) -> None:
+        expected: list[Any] = []
+        for auction in {bid.auction for bid in BIDS}:
+            bids = sorted((bid for bid in BIDS if bid.auction == auction), key=lambda bid: -bid.price)[:2]
+            expected += [(rank, bid) for rank, bid in enumerate(bids, start=1)]
+        for name in ("rows", "columns"):
+            remaining: Counter[Bid] = Counter()
+            for change in run.out(f"changes of {name}"):
+                remaining[change.record] += 1 if change.kind.adds else -1
+            assert +remaining == Counter(bid for _, bid in expected)
+            ranks: Counter[tuple[str, int, int]] = Counter()
+            for one in run.out(f"ranks of {name}"):
+                ranks[one.auction, one.rank, one.price] += 1 if one.kind in ("+I", "+U") else -1
+            assert +ranks == Counter((bid.auction, rank, bid.price) for rank, bid in expected)
+
+
+PROGRAMS = (FirstAndLast(), TopOfWindows(), LastBids(), RunningTop())

@@ -18,6 +18,7 @@ from dsv2.arrow import schema_of
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
+from dsv2.model import Change, ChangeKind
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock
 from tests.profiles import examples
@@ -171,3 +172,58 @@ def test_over(events: list[Event], rows: int | None, span: int, batch: int) -> N
     assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
     times = {event.number: event.time for event in events}
     assert [times[one.number] for one in found] == sorted(times.values())
+
+
+class Ranked(NamedTuple):
+    """A version of a rank."""
+
+    number: int
+    user: str
+    part: int
+    rank: int
+    change: str
+
+
+@examples(20)
+@given(EVENTS.filter(bool), BY, st.booleans(), st.integers(1, 3), st.booleans(), BATCHES)
+def test_changes_of_the_first(
+    events: list[Event], by: str | None, descending: bool, n: int, has_rank: bool, batch: int
+) -> None:
+    order = f"{by or 'time'} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}, number"
+    expected = sql(
+        f"SELECT number, row_number() OVER (PARTITION BY user, part ORDER BY {order}) AS rank FROM events "
+        f"QUALIFY rank <= {n}",
+        events,
+    )
+    if has_rank:
+        versions: dict[tuple[str, int, int], int] = {}
+        kinds: list[str] = []
+        for one in run(
+            events,
+            batch,
+            lambda keyed: keyed.top_n(n, Ranked, by=by, descending=descending, rank="rank", change="change"),
+        ):
+            place = one.user, one.part, one.rank
+            kinds.append(one.change)
+            match one.change:
+                case "+I":
+                    assert place not in versions
+                    versions[place] = one.number
+                case "-U":
+                    assert versions[place] == one.number
+                case "+U":
+                    assert versions[place] != one.number
+                    versions[place] = one.number
+        assert [kinds[place + 1] for place, kind in enumerate(kinds) if kind == "-U"] == ["+U"] * kinds.count("+U")
+        assert sorted((number, rank) for (_, _, rank), number in versions.items()) == sorted(expected)
+        return
+    found: set[int] = set()
+    changes: list[Change[Event]] = run(events, batch, lambda keyed: keyed.top_n(n, by=by, descending=descending))
+    for change in changes:
+        if change.kind is ChangeKind.INSERT:
+            assert change.record.number not in found
+            found.add(change.record.number)
+        else:
+            assert change.kind is ChangeKind.DELETE
+            found.remove(change.record.number)
+    assert sorted(found) == sorted(number for number, _ in expected)

@@ -21,6 +21,7 @@ from dsv2.arrow import (
     ArrowProcessFunction,
 )
 from dsv2.extension.window import WindowStrategy
+from dsv2.model import Change
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
 from dsv2.streams import ConfiguredStream
 
@@ -74,6 +75,9 @@ def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
 def ordered(keyed: KeyedPartitionStream[str, Click]) -> None:
     assert_type(keyed.last("value"), ConfiguredStream[Click])
     assert_type(keyed.first(ttl=timedelta(days=1)), ConfiguredStream[Click])
+    assert_type(keyed.top_n(3, by="value"), ConfiguredStream[Change[Click]])
+    assert_type(keyed.top_n(3, Total, by="value", rank="value"), ConfiguredStream[Change[Total]])
+    assert_type(keyed.top_n(3, Total, by=None, change="user"), ConfiguredStream[Total])
     windows = keyed.window(WindowStrategy.tumbling(timedelta(seconds=1)))
     assert_type(windows.last(), ConfiguredStream[Click])
     assert_type(windows.top_n(3, by="value"), ConfiguredStream[Click])

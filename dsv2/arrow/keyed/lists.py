@@ -152,7 +152,17 @@ class ArrowKeyedLists(Generic[T]):
         """
         found = self._finder.find(keys)
         columns, of = self._fitted(rows, of, len(found.keys))
-        self._lists.put(found.keys, self._with_expiry(columns, len(of)), of)
+        self.put_distinct(found.keys, columns, of)
+
+    def put_distinct(self, keys: Keys, columns: Sequence[pa.Array], of: Numbers) -> None:
+        """Replace the rows of keys that were found and are distinct. For the operators of dsv2.
+
+        Args:
+            keys: The keys.
+            columns: The columns of the rows.
+            of: The place of the key of each row, ascending.
+        """
+        self._lists.put(keys, self._with_expiry(columns, len(of)), of)
 
     def append(self, keys: KeyArray, rows: pa.Table) -> None:
         """Append to the list of each of ``keys`` the row of ``rows`` at the same place.

@@ -14,6 +14,7 @@ from dsv2.errors import PlanError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
+from dsv2.model import Change, ChangeKind
 from dsv2.sinks import CollectSink
 from dsv2.state import StateTtl
 from dsv2.testing import ManualClock, OneInputHarness
@@ -138,6 +139,51 @@ def test_top_n_of_windows() -> None:
     ]  # fmt: skip
 
 
+class Changed(NamedTuple):
+    """A change of a rank."""
+
+    price: int | None
+    place: int
+    kind: str
+
+
+def test_changes_of_one_record_at_a_time() -> None:
+    """With the timestamps of the records that caused them."""
+    one = OneInputHarness(keyed(BIDS)[1].top_n(2, by="price")._node.body, key=attrgetter("user"))
+    for number, price in enumerate([3, 5, 4, 1]):
+        one.input.push(bid("ada", number, price), timestamp=number)
+    found = [
+        (change.kind, change.record.price, time)
+        for change, time in zip(one.output.records, one.output.timestamps, strict=True)
+    ]
+    assert found == [("+I", 3, 0), ("+I", 5, 1), ("-D", 3, 2), ("+I", 4, 2)]
+
+
+def test_changes_of_ranks() -> None:
+    top = keyed(BIDS)[1].top_n(2, Changed, by="price", rank="place", change="kind", descending=False)
+    one = OneInputHarness(top._node.body, key=attrgetter("user"))
+    for price in (3, 5, 4, 1):
+        one.input.push(bid("ada", 0, price))
+    assert one.output.records == [
+        Changed(3, 1, "+I"), Changed(5, 2, "+I"), Changed(5, 2, "-U"), Changed(4, 2, "+U"), Changed(3, 1, "-U"),
+        Changed(1, 1, "+U"), Changed(4, 2, "-U"), Changed(3, 2, "+U"),
+    ]  # fmt: skip
+    assert one.output.timestamps == [None] * 8
+
+
+def test_ranked_changes_may_be_objects() -> None:
+    found = results(lambda stream: stream.top_n(1, Placed, by="price", rank="place"), bids=[bid("ada", 0, 3)])
+    assert found == [Change(ChangeKind.INSERT, Placed(3, 1))]
+    assert found[0].kind.adds
+
+
+class Placed(NamedTuple):
+    """A record with a rank."""
+
+    price: int | None
+    place: int
+
+
 @pytest.mark.parametrize(
     ("apply", "text"),
     [
@@ -146,6 +192,8 @@ def test_top_n_of_windows() -> None:
         (lambda stream: stream.map(list).key_by(len).last(), r"key_by\(operator.attrgetter\('user'\)\)"),
         (lambda stream: stream.map(lambda bid: bid).key_by(attrgetter("user")).last(), "Pass it: records="),
         (lambda stream: stream.map(str).key_by(attrgetter("user")).last(), "str has no columns"),
+        (lambda stream: stream.top_n(True, by=None), "at least 1, not True"),
+        (lambda stream: stream.top_n(1, Changed, by=None, rank="place", change="price"), "'price' of type str"),
         (lambda stream: stream.window(SECOND).top_n(0, by=None), "at least 1, not 0"),
         (lambda stream: stream.window(SECOND).top_n(1, Top, by=None, rank="rank"), "no field 'rank' of type int"),
         (lambda stream: stream.window(SECOND).top_n(1, Top, by=None), "Bid has no field 'place' of Top"),
