@@ -20,7 +20,7 @@ SELECTED = {
     *("KeyedTwoOutputs", "keyed-kept×keyed-kept", "keyed×broadcast", "min-wait-aligned", "WatermarkITCase-poll"),
     *("cut-two-inputs", "v-class", "v-quorum", "Handlers", "Idleness", "ProcessingTimers", "EventTimeLifecycle"),
     *("GeneratedEventTime", "Lifecycle", "Metrics", "OwnClasses", "SharedResource", "SideOutputsOfEveryKind"),
-    *("SkippedRecords", "StoredLetters", "TablesForSinks", "StateInColumns", "DeclaredAggregates"),
+    *("SkippedRecords", "StoredLetters", "TablesForSinks", "StateInColumns", "DeclaredAggregates", "TopOfWindows"),
     *("SplitsGoTheirWay", "KeyedState", "BroadcastRules", "IntervalJoins", "ByTheClock", "SessionWindows"),
     *("FoldingWindows", "CustomTrigger", "TimeGoesOnInBatch", "EventTimersOfTheLastTimers", "WatermarksOfUnion"),
     *("RecordsThatDoNotFitASink", "PerKey", "SinksOfEveryKind", "BytesAndBack", "AsyncOrder", "LookupJoins"),
