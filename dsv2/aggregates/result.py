@@ -76,43 +76,6 @@ class DeclaredResult(Generic[OUT]):
         """The content of each field, as the program declares it."""
         return {name: str(part) for name, part in self.parts.items()}
 
-    def adder(self) -> Callable[[Any, Any], Any]:
-        """Return a function ``(record, partial result) -> partial result``."""
-        partial = self.partial
-        make = partial.kind._make
-        folds: list[tuple[int, Fold, Callable[[Any], Any]]] = []
-        others: list[tuple[slice, Aggregate, Callable[[Any], Any]]] = []
-
-        def prepare(record: Any) -> None:
-            for name, part in partial.aggregates.items():
-                place, get = partial.places[name], self._getter(name, part, record)
-                if isinstance(part, Fold):
-                    folds.append((place.start, part, get))
-                else:
-                    others.append((place, part, get))
-
-        def add(record: Any, before: Any) -> Any:
-            if not folds and not others:
-                prepare(record)
-            after = list(before)
-            for place, part, get in folds:
-                value = get(record)
-                if value is not None:
-                    old = after[place]
-                    after[place] = part.first(value) if old is None else part.fold(old, value)
-            for places, aggregate, get in others:
-                value = get(record)
-                if value is not None:
-                    after[places] = aggregate.add(after[places], value)
-            return make(after)
-
-        return add
-
-    def prepare(self, records: Sequence[Any]) -> None:
-        """Evaluate the filters that are expressions for records that are about to be added. None: forget them."""
-        for condition in self.conditions.values():
-            condition.prepare(records)
-
     def merge(self, first: Any, second: Any) -> Any:
         """Return the partial result of two."""
         found: list[Any] = []
@@ -147,13 +110,60 @@ class DeclaredResult(Generic[OUT]):
                 values[name] = self.defaults[name]
         return self.kind(**values)
 
+
+class Adder:
+    """Adds records to partial results.
+
+    Args:
+        result: The declaration.
+    """
+
+    def __init__(self, result: DeclaredResult[Any]) -> None:
+        self._result = result
+        self._folds: list[tuple[int, Fold, Callable[[Any], Any]]] = []
+        self._others: list[tuple[slice, Aggregate, Callable[[Any], Any]]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Adder, (self._result,)
+
+    def prepare(self, records: Sequence[Any]) -> None:
+        """Evaluate the filters that are expressions for records that are about to be added. None: forget them."""
+        for condition in self._result.conditions.values():
+            condition.prepare(records)
+
+    def add(self, record: Any, before: Any) -> Any:
+        """Return the partial result with one more record."""
+        if not self._folds and not self._others:
+            self._begin(record)
+        after = list(before)
+        for place, part, get in self._folds:
+            value = get(record)
+            if value is not None:
+                old = after[place]
+                after[place] = part.first(value) if old is None else part.fold(old, value)
+        for places, aggregate, get in self._others:
+            value = get(record)
+            if value is not None:
+                after[places] = aggregate.add(after[places], value)
+        return self._result.partial.kind._make(after)
+
+    def _begin(self, record: Any) -> None:
+        partial = self._result.partial
+        for name, part in partial.aggregates.items():
+            place, get = partial.places[name], self._getter(name, part, record)
+            if isinstance(part, Fold):
+                self._folds.append((place.start, part, get))
+            else:
+                self._others.append((place, part, get))
+
     def _getter(self, name: str, part: Aggregate, record: Any) -> Callable[[Any], Any]:
         """The reader of the value that an aggregate gets from a record; None leaves the record out."""
         get = _getter(part.inputs, isinstance(record, dict))
         if part.filter is None:
             return get
         given: Any = part.filter
-        chooses = self.conditions[name].of_record if name in self.conditions else given
+        conditions = self._result.conditions
+        chooses = conditions[name].of_record if name in conditions else given
         return lambda record: get(record) if chooses(record) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Generic
 
-from dsv2.aggregates.result import DeclaredResult
+from dsv2.aggregates.result import Adder, DeclaredResult
 from dsv2.base.type_variables import IN, OUT
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
@@ -29,7 +29,7 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
         self.why = why
         """The reason why it does not run on columns."""
         self._state = new_state(result)
-        self._add = result.adder()
+        self._adder = Adder(result)
         self._empty = result.partial.empty
 
     @property
@@ -37,7 +37,7 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
         return KeptAggregates(self.result.declared, ())
 
     def prepare_records(self, records: Sequence[Any]) -> None:
-        self.result.prepare(records)
+        self._adder.prepare(records)
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [self._state]
@@ -45,7 +45,7 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         state = ctx.state_manager.get_state(self._state)
         before, key = state.value(), ctx.state_manager.current_key
-        partial = self._add(record, self._empty if before is None else before)
+        partial = self._adder.add(record, self._empty if before is None else before)
         after = self.result.finished(partial, key)
         state.update(partial)
         output.collect(after)
@@ -56,20 +56,20 @@ class FoldedRecords(AggregateFunction[IN, Any, Any], KeepsAggregates, Generic[IN
 
     def __init__(self, result: DeclaredResult[Any]) -> None:
         self.result = result
-        self._add = result.adder()
+        self._adder = Adder(result)
 
     @property
     def kept_aggregates(self) -> KeptAggregates:
         return KeptAggregates(self.result.declared, (self.result.partial.kind,))
 
     def prepare_records(self, records: Sequence[Any]) -> None:
-        self.result.prepare(records)
+        self._adder.prepare(records)
 
     def create_accumulator(self) -> Any:
         return self.result.partial.empty
 
     def add(self, value: IN, accumulator: Any) -> Any:
-        return self._add(value, accumulator)
+        return self._adder.add(value, accumulator)
 
     def merge(self, first: Any, second: Any) -> Any:
         return self.result.merge(first, second)

@@ -64,8 +64,8 @@ class Variance(Aggregate):
     """The variance of a number field, as a float: that of a sample, or of a whole population.
 
     A sample needs two values, a population one; with fewer the result is None. The numbers are added as floats, in the
-    order of arrival, after the first one was subtracted from each. So the relative error does not depend on the size of
-    the numbers. It grows at most with their count.
+    order of arrival, after the first one was subtracted from each. So large numbers that lie close to each other lose
+    no digits. If the first one is far from all others, the relative error grows with their count: 1e-11 for 2,000.
 
     Args:
         field: As for ``Aggregate``.

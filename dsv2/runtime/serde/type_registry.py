@@ -244,7 +244,10 @@ class TypeRegistry:
                 f"The class {shown(kind)} is unknown to the job. Call env.register_type({name})."
             ) from None
         if known is not kind:
-            raise SerializationError(f"{shown(kind)} is not the class that the job uses under this name.")
+            raise SerializationError(
+                f"{shown(kind)} is not the class that the job uses under this name. Name one of them differently. If "
+                f"it belongs to aggregate(...), use another class of results."
+            )
         return layout
 
     def find(self, module: str, name: str) -> type:
