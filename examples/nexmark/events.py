@@ -114,7 +114,8 @@ def auctions(rounds: Numbers, events_per_second: int) -> pa.Table:
         "initial_bid": initial_bid,
         "reserve": initial_bid + _price(index, 6),
         "time": time,
-        "expires": time + 1 + _random(index, 7, 20_000),
+        # The last digits are those of the number: hardly ever do two auctions of a seller expire at once.
+        "expires": (time + 100 + _random(index, 7, 20_000)) // 100 * 100 + number % 100,
         "seller": _FIRST_ID + np.where(hot, last_person // 100 * 100, some_person),
         "category": 10 + _random(index, 8, 5),
         "extra": _letters(index, 9),
