@@ -61,9 +61,9 @@ class Part:
 
 def _shown(value: object) -> str:
     """The text of an argument. It must be the same in every process, because it is stored."""
-    if callable(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    return repr(value)
+    if isinstance(value, str | int) or hasattr(value, "alias"):  # an expression
+        return repr(value)
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,8 @@ class LoopColumns(AggregateColumns[PART], Generic[PART]):
                 found[place] = part.add(found[place], value)
             if by_row is not None:
                 by_row.append(part.result(found[place]))
-        return [self._as_array(column, kind) for column, kind in zip(zip(*found, strict=True), self.types, strict=True)]
+        columns: Iterable[Sequence[Any]] = zip(*found, strict=True) if found else [()] * len(self.types)
+        return [self._as_array(column, kind) for column, kind in zip(columns, self.types, strict=True)]
 
     def _rows(self, accumulators: Arrays) -> list[Sequence[Any]]:
         rows: Iterable[Sequence[Any]] = zip(*(column.to_pylist() for column in accumulators), strict=True)

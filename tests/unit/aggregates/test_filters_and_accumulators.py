@@ -286,6 +286,22 @@ class Spread(AggregateFunction[float, Ends, float | None]):
         return None if least is None or most is None else most - least
 
 
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (Count(), "Count()"),
+        (Count(filter=product_of), "Count(filter=product_of)"),
+        (Sum("price", filter=nw.col("price") > 1), "Sum('price', filter=col(price).__gt__(1))"),
+        (ArgMax("time", by="price"), "ArgMax('time', by='price')"),
+        (StdDev("price", population=True), "StdDev('price', population=True)"),
+        (Custom("price", Spread()), "Custom('price', Spread)"),
+        (Custom("price", aggregate_of(list, lambda value, found: found, len)), "Custom('price', _AggregateOf)"),
+    ],
+)
+def test_stored_text_of_an_aggregate_has_no_addresses(part: Aggregate, text: str) -> None:
+    assert str(part) == text
+
+
 @BOTH
 def test_accumulator_of_a_function_is_stored_by_fields(key: Any) -> None:
     assert aggregated(sales(None, 2.0, 5.0, 1.0), Custom("price", Spread()), Number, key) == [None, 0.0, 3.0, 4.0]
