@@ -131,6 +131,23 @@ class ColumnAggregate(TableFunction[IN, OUT]):
                 chosen[name] = pc.fill_null(chosen[name], pa.scalar(default, chosen[name].type))
         return records_of(pa.table(chosen), self.result.kind)
 
+    def _results(
+        self, keys: Sequence[pa.Array], accumulators: Arrays, start: int | Numbers, end: int | Numbers
+    ) -> ArrowRecords[OUT]:
+        """The results of windows with these keys, accumulators and bounds."""
+        found: dict[str, pa.Array] = {}
+        for name, part in self.result.parts.items():
+            match part:
+                case Key():
+                    found[name] = keys[part.index or 0]
+                case WindowStart():
+                    found[name] = _repeated(start, len(keys[0]))
+                case WindowEnd():
+                    found[name] = _repeated(end, len(keys[0]))
+                case _:
+                    found[name] = self.columns[name].results(accumulators[self.result.partial.places[name]])
+        return self._records_of(found)
+
 
 class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
     """Emits the result of a key with each of its records."""
@@ -244,20 +261,6 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
                 output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))
             panes.drop(slot)
 
-    def _results(self, keys: Sequence[pa.Array], accumulators: Arrays, start: int, end: int) -> ArrowRecords[OUT]:
-        found: dict[str, pa.Array] = {}
-        for name, part in self.result.parts.items():
-            match part:
-                case Key():
-                    found[name] = keys[part.index or 0]
-                case WindowStart():
-                    found[name] = _repeated(start, len(keys[0]))
-                case WindowEnd():
-                    found[name] = _repeated(end, len(keys[0]))
-                case _:
-                    found[name] = self.columns[name].results(accumulators[self.result.partial.places[name]])
-        return self._records_of(found)
-
 
 def times_of(batch: RecordBatch[Any]) -> Numbers:
     """The timestamps of a batch.
@@ -282,5 +285,5 @@ def _as_numbers(column: pa.BooleanArray) -> Numbers:
     return found
 
 
-def _repeated(number: int, count: int) -> pa.Int64Array:
+def _repeated(number: int | Numbers, count: int) -> pa.Int64Array:
     return pa.array(np.full(count, number, np.int64))

@@ -16,7 +16,7 @@ from dsv2.extension.window.functions import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
-from dsv2.extension.window.strategy import WindowStrategy, why_rows
+from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy, why_rows
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
@@ -122,10 +122,16 @@ class WindowedStream(Generic[T]):
     def _declared(self, result: type[Any], records: type[Any] | None, parts: Mapping[str, Part]) -> InputRef:
         stream = self._stream
         declared = declare(stream._ref, result, records, parts, windowed=True)
-        chosen = self._why_rows() or choose_columns(stream._ref, declared, records)
+        is_session = isinstance(self._strategy, SessionWindowStrategy)
+        chosen = self._why_rows(sessions=True) or choose_columns(stream._ref, declared, records)
+        if is_session and not isinstance(chosen, str):
+            chosen = import_module("dsv2.arrow.sessions").why_order_matters(declared, chosen[0]) or chosen
         function: ProcessFunction
         if isinstance(chosen, str):
             return _added(stream, self._aggregated(FoldedRecords[Any](declared), EmitWindow[Any](declared, chosen)))
+        if is_session:
+            function = import_module("dsv2.arrow.sessions").SessionColumns(declared, *chosen, self._strategy)
+            return _added(stream, function)
         made = import_module("dsv2.arrow.window_combiner").combined(declared, *chosen, self._strategy)
         if made is None or stream._ref.exchange is not Exchange.HASH:
             function = import_module("dsv2.arrow.aggregates").WindowColumns(declared, *chosen, self._strategy)
@@ -136,9 +142,9 @@ class WindowedStream(Generic[T]):
         sent = InputRef(node, 0, Exchange.HASH, select, ref.key_version)
         return _added(Stream[Any](stream._builder, sent), after)
 
-    def _why_rows(self) -> str | None:
-        """The reason why the windows are not aggregated in columns; None if they are."""
-        if (reason := why_rows(self._strategy)) is not None:
+    def _why_rows(self, *, sessions: bool = False) -> str | None:
+        """The reason why the windows are not kept in columns; None if they are. ``sessions``: those may be."""
+        if (reason := why_rows(self._strategy, sessions=sessions)) is not None:
             return reason
         return "late records go to a side output" if self._late_tags else None
 
@@ -264,8 +270,9 @@ class KeyedWindowedStream(WindowedStream[T], WindowRanking[T], Generic[K, T]):
         """Aggregate the records of each window incrementally, and emit the result when it fires.
 
         The aggregate is an ``AggregateFunction``, or a class of results with what each of its fields holds: the
-        arguments and errors of the latter are those of ``KeyedPartitionStream.aggregate``. Tumbling and sliding windows
-        in event time without allowed lateness, early firing, triggers and late output are then aggregated in columns.
+        arguments and errors of the latter are those of ``KeyedPartitionStream.aggregate``. Tumbling, sliding and
+        session windows in event time without allowed lateness, early firing, triggers and late output are then
+        aggregated in columns, sessions only if the order in which they merge does not matter.
         Counts, and sums, means, minima and maxima of whole numbers are also combined before the exchange, if the result
         has the key.
 

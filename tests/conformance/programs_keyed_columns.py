@@ -19,11 +19,13 @@ from dsv2.aggregates import (
     CountDistinct,
     Custom,
     Key,
+    Last,
     Max,
     Mean,
     Part,
     Sum,
     Variance,
+    WindowEnd,
     WindowStart,
 )
 from dsv2.arrow import (
@@ -153,6 +155,17 @@ class WindowSums(NamedTuple):
     mean: float
 
 
+class Visit(NamedTuple):
+    """Aggregates of a session."""
+
+    user: str
+    start: int
+    end: int
+    clicks: int
+    mean: float
+    last: int
+
+
 class Details(NamedTuple):
     """Aggregates that are not combined before the exchange."""
 
@@ -198,6 +211,44 @@ def details(user: str, pages: list[int]) -> Details:
     total, squares = sum(page - first for page in pages), sum((page - first) ** 2 for page in pages)
     spread = (squares - total * total / len(pages)) / len(pages)
     return Details(user, count, count, others, pages, pages[-1], spread, sum(pages))
+
+
+class DeclaredSessions(Program):
+    """Declared aggregates of sessions on columns and on single records are equal, as are their timestamps."""
+
+    GAP = 5
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.timed(CLICKS, attrgetter("time"))
+        sessions = WindowStrategy.session(timedelta(milliseconds=self.GAP))
+        for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
+            visits = keyed.window(sessions).aggregate(
+                Visit,
+                user=Key(),
+                start=WindowStart(),
+                end=WindowEnd(),
+                clicks=Count(),
+                mean=Mean("page"),
+                last=Last("page"),
+            )
+            p.collect(visits.process(Stamped()), name)
+
+    def check(self, run: Run) -> None:
+        expected = []
+        for user in {click.user for click in CLICKS}:
+            visits: list[list[Click]] = []
+            for click in CLICKS:
+                if click.user == user:
+                    if not visits or click.time >= visits[-1][-1].time + self.GAP:
+                        visits.append([])
+                    visits[-1].append(click)
+            for clicks in visits:
+                pages = [click.page for click in clicks]
+                end = clicks[-1].time + self.GAP
+                visit = Visit(user, clicks[0].time, end, len(pages), sum(pages) / len(pages), pages[-1])
+                expected.append((visit, end - 1))
+        run.expect_all(*expected, name="columns")
+        run.expect_all(*expected, name="rows")
 
 
 class DeclaredAggregates(Program):
@@ -247,4 +298,4 @@ def user_of(click: Click) -> str:
     return click.user
 
 
-PROGRAMS = (StateInColumns(), DeclaredAggregates())
+PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers, in_one_piece
-from dsv2.arrow.keyed.keys import KeyArray, KeyFinder
+from dsv2.arrow.keyed.keys import KeyArray, KeyFinder, Keys
 from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.errors import ContractError
 from dsv2.spi import check_timestamp
@@ -69,6 +69,11 @@ class ArrowTimers:
         deleted = set(zip(numbers[found.places[wanted]].tolist(), times[wanted].tolist(), strict=True))
         kept = np.array([pair not in deleted for pair in zip(places.tolist(), before.tolist(), strict=True)], np.bool_)
         self._store(rows, places[kept], before[kept])
+
+    def put_distinct(self, keys: Keys, times: Numbers) -> None:
+        """Replace the timers of distinct keys that were found by one for each. For the operators of dsv2."""
+        rows, _ = self._table.make(keys)
+        self._store(rows, np.arange(len(rows)), times)
 
     def current_time(self) -> int:
         """Return the current time in ms."""

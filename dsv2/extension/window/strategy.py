@@ -223,10 +223,15 @@ def _time_type(time_type: TimeTypeChoice) -> TimeType:
     return as_choice(TimeType, time_type, "time_type")
 
 
-def why_rows(strategy: WindowStrategy) -> str | None:
-    """Return why the windows cannot be kept in columns; None if they can."""
-    if not isinstance(strategy, SlidingWindowStrategy) or strategy.time_type is not TimeType.EVENT:
-        return "the windows are not tumbling or sliding windows in event time"
-    if strategy.allowed_lateness or strategy.early_firing is not None or strategy.trigger is not None:
+def why_rows(strategy: WindowStrategy, *, sessions: bool = False) -> str | None:
+    """Return why the windows cannot be kept in columns; None if they can. ``sessions``: whether sessions can."""
+    is_session = isinstance(strategy, SessionWindowStrategy)
+    if strategy.time_type is not TimeType.EVENT or not (
+        isinstance(strategy, SlidingWindowStrategy) or (is_session and sessions)
+    ):
+        kinds = "tumbling, sliding or session windows" if sessions else "tumbling or sliding windows"
+        return f"the windows are not {kinds} in event time"
+    late = isinstance(strategy, SlidingWindowStrategy) and strategy.allowed_lateness
+    if late or strategy.early_firing is not None or strategy.trigger is not None:
         return "the windows have allowed lateness, early firing or a trigger"
     return None

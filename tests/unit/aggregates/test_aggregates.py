@@ -86,6 +86,10 @@ def product_of(sale: Any) -> str:
     return found
 
 
+def is_dear(sale: Sale) -> bool:
+    return sale.amount > 5
+
+
 def typed_product_of(sale: Sale) -> str:
     return sale.product
 
@@ -168,6 +172,24 @@ def test_explanation_says_whether_columns_are_aggregated(key: Any, kind: Any, pa
     assert why is None or why in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "parts", "why"),
+    [
+        (Total, {"product": Key(), "value": Sum("amount")}, None),
+        (Price, {"product": Key(), "value": Sum("price")}, "depends on the order of its values"),
+        (Total, {"product": Key(), "value": First("amount")}, "depends on the order of its values"),
+        (Total, {"product": Key(), "value": Last("amount")}, None),
+        (Total, {"product": Key(), "value": Last("amount", filter=is_dear)}, "a filter that is a function"),
+    ],
+)
+def test_explanation_says_whether_sessions_are_aggregated_in_columns(kind: Any, parts: Any, why: str | None) -> None:
+    env, stream = keyed()
+    sessions = WindowStrategy.session(timedelta(milliseconds=5))
+    text = " ".join(explained(env, stream.window(sessions).aggregate(kind, **parts)).split())
+    assert ("aggregates record by record instead of in columns" in text) is (why is not None)
+    assert why is None or why in text
+
+
 def test_class_of_the_records_may_be_given() -> None:
     for records, on_columns in ((None, False), (Sale, True)):
         env = ExecutionEnvironment.get_instance(runtime="local")
@@ -182,7 +204,7 @@ def test_class_of_the_records_may_be_given() -> None:
 @pytest.mark.parametrize(
     "strategy",
     [
-        WindowStrategy.session(timedelta(seconds=1)),
+        WindowStrategy.session(timedelta(seconds=1), "processing"),
         WindowStrategy.count(2),
         WindowStrategy.tumbling(timedelta(seconds=1), "processing"),
         WindowStrategy.tumbling(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
