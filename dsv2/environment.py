@@ -24,7 +24,7 @@ from dsv2.jobs.unfinished_jobs import watch
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
-from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table
+from dsv2.sources.dataframe import ArrowStream, DataFrameLike, TableLike, is_table
 from dsv2.streams.kinds import ConfiguredStream
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class ExecutionEnvironment:
 
     def from_dataframe(
         self,
-        dataframe: DataFrameLike | TableLike,
+        dataframe: DataFrameLike | TableLike | ArrowStream,
         record_type: type[T],
         name: str = "DataFrame Source",
         *,
@@ -177,7 +177,8 @@ class ExecutionEnvironment:
         """Create a stream of the rows of a DataFrame of Spark or pandas, or of an Arrow table.
 
         Args:
-            dataframe: The DataFrame or table. One of Spark requires the Spark runtime.
+            dataframe: The DataFrame or table. One of Spark requires the Spark runtime. Others may be of any library
+                with Arrow's PyCapsule interface, such as Polars or DuckDB.
             record_type: The class that rows are converted to.
             name: The name of the operator.
             split_by: As for ``DataFrameSource``; only for a DataFrame of Spark.

@@ -1,4 +1,4 @@
-"""A source that reads a pandas DataFrame or an Arrow table."""
+"""A source that reads a table of pandas, Arrow or a library with its interface."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from dsv2.arrow.schema import fitted, names_without_none, schema_of, table_to_ro
 from dsv2.base.type_variables import T
 from dsv2.errors import ConfigurationError
 from dsv2.sources import IndexedSource
-from dsv2.sources.dataframe import TableLike
+from dsv2.sources.dataframe import ArrowStream, TableLike
 
 
 class TableSource(IndexedSource[T], Generic[T]):
     """Reads the rows of a table, which is sent to all tasks, like a collection: ``env.from_dataframe(table, Record)``.
 
     Args:
-        table: A pandas DataFrame, whose index is not read, or an Arrow table.
+        table: A pandas DataFrame, whose index is not read, an Arrow table, or another object with
+            ``__arrow_c_stream__``, such as a DataFrame of Polars. It is read once.
         record_type: A dataclass or NamedTuple class, whose fields are matched with columns by name, or ``dict``.
         records_per_batch: The maximum number of records in a micro-batch. None: no limit.
 
@@ -31,9 +32,11 @@ class TableSource(IndexedSource[T], Generic[T]):
         SchemaError: The table does not match ``record_type``.
     """
 
-    def __init__(self, table: TableLike, record_type: type[T], *, records_per_batch: int | None = None) -> None:
+    def __init__(
+        self, table: TableLike | ArrowStream, record_type: type[T], *, records_per_batch: int | None = None
+    ) -> None:
         self.record_type = self.dsv2_record_type = record_type
-        rows = table if isinstance(table, pa.Table) else _of_pandas(table, record_type)
+        rows = table if isinstance(table, pa.Table) else _read(table, record_type)
         self.table = (rows if record_type is dict else fitted(rows, record_type, keeps_decimals=True)).combine_chunks()
         super().__init__(count=len(self.table), records_per_batch=records_per_batch, records_per_second=None)
 
@@ -52,6 +55,15 @@ class TableSource(IndexedSource[T], Generic[T]):
 
     def _taken(self, indices: range) -> pa.Table:
         return self.table.take(pa.array(np.arange(indices.start, indices.stop, indices.step)))
+
+
+def _read(table: object, record_type: type) -> pa.Table:
+    if type(table).__module__.startswith("pandas.") or not hasattr(table, "__arrow_c_stream__"):
+        return _of_pandas(table, record_type)
+    try:
+        return pa.table(table)
+    except Exception as error:
+        raise ConfigurationError(f"from_dataframe: Arrow cannot read the {type(table).__name__}: {error}") from error
 
 
 def _of_pandas(dataframe: object, record_type: type) -> pa.Table:

@@ -9,7 +9,14 @@ from dsv2.base.clock import Clock
 from dsv2.base.folders import Folder
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.sink_writer import FileSinkWriter, SchemaCheck
-from dsv2.connectors.files.table_files import check_writable, encoded, joined, partitions, table_of, writer_of
+from dsv2.connectors.files.table_files import (
+    check_writable,
+    encoded,
+    joined,
+    partitions,
+    table_of_batches,
+    writer_of,
+)
 from dsv2.errors import JobError, SchemaError
 from dsv2.file_log import Merged, MergeGroup
 from dsv2.file_log.description import Description
@@ -107,11 +114,10 @@ class LocalFileSink(FileSinkWriter):
         with self.named(f"failed on batch {batch_id}"):
             if self._owner is not None:
                 self._place.check_owned(self._owner)
-            records = [record for batch in batches for record in batch.rows()]
-            if not records or self._folder.state.last_batch >= batch_id:
+            if not any(map(len, batches)) or self._folder.state.last_batch >= batch_id:
                 return
             name, format = self._name.rstrip(","), self.sink.format.value
-            table = table_of(records, self._columns, name)
+            table = table_of_batches(batches, self._columns, name)
             staging = self._folder.stage(batch_id)
             for folder, part in partitions(table, self.sink.partition_by, name).items():
                 file = "/".join(filter(None, (staging, folder, f"part-00000.{format}")))

@@ -29,9 +29,19 @@ class TableLike(Protocol):
         """The number of rows and of columns."""
 
 
-def is_table(value: object) -> TypeIs[TableLike]:
-    """Return whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
-    return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow")
+class ArrowStream(Protocol):
+    """A table with the PyCapsule interface of Arrow, such as a DataFrame of Polars or a relation of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule with an Arrow stream."""
+
+
+def is_table(value: object) -> TypeIs[TableLike | ArrowStream]:
+    """Return whether ``value`` is a table of pandas, Arrow or a library with its interface. Imports none of them."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in ("pandas", "pyarrow"):
+        return True
+    return hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "isStreaming")  # which a DataFrame of Spark has
 
 
 class DataFrameSource(BaseSource[T], Generic[T]):

@@ -173,10 +173,9 @@ class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
 def _instead_of(items: object) -> str | None:
     """Return advice for a value that is no sequence of records; None if it may be one."""
     package, name = type(items).__module__.partition(".")[0], type(items).__name__
-    if package in ("pandas", "pyarrow", "pyspark") and name in ("DataFrame", "Table", "RecordBatch"):
+    tables = ("DataFrame", "Table", "RecordBatch")
+    if package == "polars" or (package in ("pandas", "pyarrow", "pyspark") and name in tables):
         return "Call from_dataframe(dataframe, record_type)."
-    if package == "polars":
-        return "Call from_dataframe(frame.to_arrow(), record_type)."
     if package in ("pandas", "pyarrow"):
         return "Pass its values: items.tolist()."
     match items:

@@ -10,49 +10,17 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
 from dsv2.arrow.schema import maker_of
+from dsv2.arrow.sink_columns import batch_of
 from dsv2.connectors.files.python_values import python_values
 from dsv2.connectors.files.record_writer import RecordWriter
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
-
-
-def batch_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | None:
-    """Return ``table`` with the columns of ``schema``, matched by name; None if records must be converted one by one.
-
-    That conversion gives the same values, and finds the record that does not fit.
-    """
-    if not set(schema.names) <= set(table.schema.names):
-        return None
-    columns = [_fitted(table.column(field.name), field) for field in schema]
-    if any(column is None for column in columns):
-        return None
-    return pa.table(columns, schema).combine_chunks().to_batches()[0]
-
-
-def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | None:
-    if column.null_count and not field.nullable:
-        return None
-    kind = field.type
-    if pa.types.is_nested(kind):
-        return None  # may contain a nested None
-    if column.type == kind:
-        return column
-    try:
-        if pa.types.is_integer(column.type) and pa.types.is_integer(kind):
-            return column.cast(kind)
-        if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind) and column.type.tz is None:
-            return pc.assume_timezone(column, kind.tz)  # fails for ambiguous and nonexistent times
-    except pa.ArrowInvalid:
-        return None
-    return None
-
 
 _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
     bool: (t.BooleanType,),

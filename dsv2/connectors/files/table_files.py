@@ -7,12 +7,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
+from importlib import import_module
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from dsv2.connectors.files.sink_tables import table_schema
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import check_columns
+from dsv2.model.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +38,16 @@ def table_of(records: Sequence[Any], schema: dict[str, Any], sink: str) -> pa.Ta
     import pyarrow as pa
 
     return pa.Table.from_batches([writer_of(schema, sink).write(records)])
+
+
+def table_of_batches(batches: Sequence[RecordBatch[Any]], schema: dict[str, Any], sink: str) -> pa.Table:
+    """As ``table_of``, without conversion if all records are columnar and fit the schema."""
+    if all(batch.is_columnar for batch in batches):
+        columns = import_module("dsv2.arrow.sink_columns")  # a room above, which columnar records have loaded
+        table: pa.Table | None = columns.table_of_columns(batches, schema, table_schema(schema))
+        if table is not None:
+            return table
+    return table_of([record for batch in batches for record in batch.rows()], schema, sink)
 
 
 def writer_of(schema: dict[str, Any], sink: str) -> RecordWriter:

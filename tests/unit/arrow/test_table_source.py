@@ -11,6 +11,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
+import duckdb
 import narwhals as nw
 import pandas as pd
 import pyarrow as pa
@@ -36,7 +37,7 @@ class Weight:
     weight: float
 
 
-COLUMNS: dict[str, list[Any]] = {"cents": [250, 90], "product": ["tea", "milk"], "other": [1, 2]}
+COLUMNS: dict[str, Any] = {"cents": [250, 90], "product": ["tea", "milk"], "other": [1, 2]}
 TABLES = [pd.DataFrame(COLUMNS, index=[7, 7]), pa.table(COLUMNS)]
 
 
@@ -79,6 +80,7 @@ def test_empty_table_has_no_records() -> None:
         (pd.DataFrame({"other": [1]}), {}, "does not match Weight"),
         (pd.DataFrame({"weight": [object()]}), {}, "column 'weight' of the pandas DataFrame has a value"),
         (pd.Series([1.0]), {}, "not a Series"),
+        (pa.chunked_array([[1.0]]), {}, "Arrow cannot read the ChunkedArray"),
         (pa.table({"weight": [1.0]}), {"split_by": "weight"}, "split_by is for a DataFrame of Spark"),
         (pa.table({"weight": [1.0]}), {"records_per_batch": 0}, "records_per_batch"),
     ],
@@ -240,3 +242,39 @@ def test_only_functions_on_tables_read_columns(build: Any, way: str) -> None:
     build(env.from_source(Reads(pa.table({**COLUMNS, "weight": [None, 0.5]}), Sale))).to_sink(CollectSink())
     env.execute()
     assert Reads.ways == {way}
+
+
+class Stream:
+    """A table of another library, with Arrow's PyCapsule interface only."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+TEA_AND_MILK = pa.table({**COLUMNS, "weight": [None, 0.5]})
+VIEWS = TEA_AND_MILK.set_column(1, "product", pa.array(["tea", "milk"], pa.string_view()))  # as Polars has text
+STREAMS: dict[str, Any] = {
+    "capsule": Stream(TEA_AND_MILK),
+    "views": Stream(VIEWS),
+    "batch": TEA_AND_MILK.to_batches()[0],
+    "reader": TEA_AND_MILK.to_reader(1),
+    "duckdb": duckdb.sql("SELECT 250 cents, 'tea' product, NULL weight UNION ALL SELECT 90, 'milk', 0.5::float"),
+}
+
+
+@pytest.mark.parametrize("library", STREAMS)
+def test_tables_of_other_libraries(library: str) -> None:
+    assert read(STREAMS[library], Sale) == [Sale("tea", 250), Sale("milk", 90, 0.5)]
+
+
+def test_results_go_to_other_libraries() -> None:
+    env, found = local_environment(), list[pa.Table]()
+    sales = env.from_dataframe(Stream(TEA_AND_MILK), Sale)
+    sales.to_sink(ArrowForeachBatchSink(lambda table, batch_id: found.append(table), Sale))
+    env.execute()
+    result = pa.concat_tables(found)
+    assert duckdb.table("result").sum("cents").fetchall() == [(340,)]
+    assert result.to_pandas()["product"].tolist() == ["tea", "milk"]

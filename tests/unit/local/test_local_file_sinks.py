@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from array import array
 from collections import Counter
 from contextlib import suppress
@@ -23,15 +24,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment
+from dsv2.arrow import records_of
+from dsv2.arrow.schema import rows_to_table
+from dsv2.arrow.sink_columns import table_of_columns
 from dsv2.connectors.files import read_files
 from dsv2.connectors.files.directory import FileLocation
-from dsv2.connectors.files.sink_tables import read_part
+from dsv2.connectors.files.sink_tables import read_part, table_schema
 from dsv2.connectors.files.table_files import encoded, joined, table_of
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, SchemaError
 from dsv2.file_log import DataFile, FilePart
 from dsv2.file_log.description import Description
 from dsv2.file_log.schema import json_schema
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.sinks import FileSink
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.awkward_files import NESTED, RECORDS, TEXTS, Awkward, AwkwardNested, as_text
@@ -58,6 +63,14 @@ class Everything:
     day: date | None
     at: datetime | None
     price: Decimal | None
+
+
+class Instant(NamedTuple):
+    at: datetime
+
+
+class Listing(NamedTuple):
+    names: list[str]
 
 
 @dataclass
@@ -194,6 +207,65 @@ def test_text_alone_in_a_line_of_csv(tmp_path: Path, text: str) -> None:
         path = tmp_path / str(len(values))
         write(path, [(value,) for value in values], FileSink[Any](path, format="csv", schema="t string"))
         assert [row["t"] for row in rows(path)] == values
+
+
+class Plain(NamedTuple):
+    number: int | None
+    ratio: float | None
+    text: str | None
+    data: bytes | None
+    day: date | None
+    price: Decimal | None
+
+
+PLAIN = [
+    Plain(1, math.nan, "tea", b"x", date.max, Decimal("1.5")),
+    Plain(None, -0.0, "", b"", date.min, Decimal("-0.000000000000000001")),
+    Plain(-(2**31), None, None, None, None, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "records", "schema", "in_columns"),
+    [
+        (Plain, PLAIN, Plain, True),
+        (Plain, PLAIN, "price decimal(38, 18), number int, text string", True),
+        (Plain, PLAIN[:1], "number smallint NOT NULL", True),
+        (Plain, PLAIN, "price decimal(20, 18)", False),
+        (Plain, PLAIN, "ratio double, day timestamp_ntz", None),
+        (Plain, PLAIN, "text string NOT NULL", None),
+        (Plain, PLAIN, "number tinyint", None),
+        (Instant, [Instant(datetime(2024, 7, 1, 12))], Instant, False),
+        (Instant, [Instant(datetime(2024, 7, 1, 12))], "at timestamp_ntz", True),
+        (Listing, [Listing(["a"]), Listing([])], Listing, False),
+    ],
+)
+@pytest.mark.parametrize("format", FORMATS)
+def test_columns_are_written_as_their_records_are(
+    tmp_path: Path, format: Any, kind: Any, records: list[Any], schema: Any, in_columns: bool | None
+) -> None:
+    """``in_columns`` is None if a record does not fit the schema, which is an error in either way."""
+    if kind is Listing and format == "csv":
+        return
+    table = rows_to_table(records, kind)
+    columns = RecordBatch(records_of(table, kind))
+    arrow = table_schema(json_schema(schema))
+    assert (table_of_columns([columns], json_schema(schema), arrow) is not None) is bool(in_columns)
+    found = []
+    for name in ("rows", "columns"):
+        path = tmp_path / name
+        env = ExecutionEnvironment.get_instance("local")
+        source = env.from_dataframe(table, kind, records_per_batch=2)
+        stream = source if name == "columns" else source.map(lambda record: record)
+        stream.to_sink(FileSink(path, format=format, schema=schema))
+        if in_columns is None:
+            with pytest.raises(SchemaError, match="does not fit the schema") as refused:
+                env.execute()
+            found.append(str(refused.value).partition("record ")[2])
+        else:
+            env.execute()
+            found.append(repr(rows(path)))
+    assert found[0] == found[1]
 
 
 def test_files_are_those_of_spark(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
+from dsv2.arrow.sink_columns import batch_of
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
-from runtime_spark.frames.schema import RecordReader, SparkRecordWriter, batch_of, check_readable, schema_of
+from runtime_spark.frames.schema import RecordReader, SparkRecordWriter, check_readable, schema_of
 
 if TYPE_CHECKING:
     Unresolvable = int
