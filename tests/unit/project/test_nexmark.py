@@ -44,7 +44,6 @@ UPDATES: dict[str, tuple[Callable[[Nexmark], Any], Callable[[Any], object]]] = {
     "q16": (reports.channel_reports, attrgetter("channel", "day")),
     "q17": (reports.auction_reports, attrgetter("auction", "day")),
     "q18": (ranking.last_bids, attrgetter("bidder", "auction")),
-    "q19": (ranking.top_bids, attrgetter("auction", "rank")),
 }
 """Queries whose records replace earlier ones with the same key."""
 
@@ -71,6 +70,14 @@ def test_last_rows_are_those_of_sql(query: str) -> None:
     build, key = UPDATES[query]
     rows = {key(record): tuple(record) for record in results_of(build, splits=1)}  # one split keeps the order of bids
     assert Counter(rows.values()) == Counter(expected_rows(query, EVENTS, RATE))
+
+
+def test_changes_make_the_table_of_sql() -> None:
+    table = Counter[tuple[Any, ...]]()
+    for change in results_of(ranking.top_bids, splits=1):
+        table[tuple(change.record)] += 1 if change.kind.adds else -1
+    assert +table == Counter(expected_rows("q19", EVENTS, RATE))
+    assert min(table.values()) == 0
 
 
 def test_windows_by_the_clock_have_all_bids() -> None:
