@@ -128,7 +128,7 @@ class Adder:
 
     def prepare(self, records: Sequence[Any]) -> None:
         """Evaluate the filters that are expressions for records that are about to be added. None: forget them."""
-        for condition in self._result.conditions.values():
+        for condition in set(self._result.conditions.values()):
             condition.prepare(records)
 
     def add(self, record: Any, before: Any) -> Any:

@@ -115,12 +115,16 @@ class ColumnAggregate(TableFunction[IN, OUT]):
 
     def _inputs(self, table: pa.Table) -> dict[str, Arrays]:
         """The inputs of each aggregate, by field of the result."""
-        aggregates = self.result.partial.aggregates
-        return {name: self._inputs_of(table, name, part) for name, part in aggregates.items()}
+        aggregates, chosen = self.result.partial.aggregates, self._chosen(table)
+        return {name: self._inputs_of(table, part, chosen.get(name)) for name, part in aggregates.items()}
 
-    def _inputs_of(self, table: pa.Table, name: str, part: Aggregate) -> Arrays:
-        condition = self.result.conditions.get(name)
-        chosen = None if condition is None else _as_numbers(condition.of(table))
+    def _chosen(self, table: pa.Table) -> dict[str, Numbers]:
+        """The rows for which each filter is true, by field of the result."""
+        conditions = self.result.conditions
+        found = {condition: _as_numbers(condition.of(table)) for condition in set(conditions.values())}
+        return {name: found[condition] for name, condition in conditions.items()}
+
+    def _inputs_of(self, table: pa.Table, part: Aggregate, chosen: Numbers | None) -> Arrays:
         return inputs_of(part, [in_one_piece(table[one]) for one in part.inputs], table.num_rows, chosen)
 
     def _records_of(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> ArrowRecords[OUT]:

@@ -114,7 +114,8 @@ class CombineColumns(WindowAggregate[IN, Any], BatchFunction, Generic[IN]):
         table, times = table_of(batch.records, self.kind, self.fields), times_of(batch)
         times = times - (times - self.strategy.offset) % self.strategy.slide
         keys = dict(zip(self._keys, self._keys_of(table), strict=True))
-        sums = {field: self._inputs_of(table, name, fold)[0] for field, (name, fold) in self._sums.items()}
+        chosen = self._chosen(table)
+        sums = {field: self._inputs_of(table, fold, chosen.get(name))[0] for field, (name, fold) in self._sums.items()}
         partial = pa.table({**keys, **sums, _RECORDS: np.ones(len(times), np.int64), _TIME: times})
         if self._repeats(partial) and self._fits(partial):
             partial = self._grouped(partial)

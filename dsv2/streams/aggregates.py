@@ -114,7 +114,7 @@ def _check_fields(kind: type[Any], types: Mapping[str, Any], declared: Any, part
 
 
 def _conditions(kind: Any, parts: Mapping[str, Part]) -> dict[str, Any]:
-    """The filters that are expressions."""
+    """The filters that are expressions. Aggregates with the same one share it, so it is evaluated once."""
     found = {
         name: part.filter for name, part in parts.items() if isinstance(part, Aggregate) and part.filter is not None
     }
@@ -124,7 +124,11 @@ def _conditions(kind: Any, parts: Mapping[str, Part]) -> dict[str, Any]:
             "a filter is an expression, but the class of the records is not declared. Pass it after the class of the "
             "results."
         )
-    return {name: import_module("dsv2.arrow.expressions").Condition(kind, one) for name, one in expressions.items()}
+    made: dict[int, Any] = {}
+    for one in expressions.values():
+        if id(one) not in made:
+            made[id(one)] = import_module("dsv2.arrow.expressions").Condition(kind, one)
+    return {name: made[id(one)] for name, one in expressions.items()}
 
 
 def _type_of_key(selector: KeySelector, types: Mapping[str, Any]) -> Any:

@@ -207,7 +207,35 @@ def test_expression_is_evaluated_for_batches(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(expressions.Computation, "of", evaluated)
     assert aggregated(sales(*[2.0] * 500), Count(filter=nw.col("price") > 1))[-1] == 500
     assert sum(sizes) < 600  # and some for the check of the expression
+    assert sum(sizes) >= 500
     assert max(sizes) >= 100
+
+
+@BOTH
+def test_expression_of_several_aggregates_is_evaluated_once(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Several(NamedTuple):
+        product: str
+        value: int | None
+        sum: float | None
+        others: int
+
+    sizes: list[int] = []
+    evaluate = expressions.Computation.of
+
+    def evaluated(self: Any, table: pa.Table) -> pa.Table:
+        sizes.append(len(table))
+        return evaluate(self, table)
+
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    dear = nw.col("price") > 1
+    keyed = env.from_collection(sales(*[2.0, 1.0] * 50)).with_parallelism(1).key_by(key)
+    parts = {"sum": Sum("price", filter=dear), "others": Count(filter=nw.col("price") <= 1)}
+    found = CollectSink[Several]()
+    keyed.aggregate(Several, Sale, product=Key(), value=Count(filter=dear), **parts).with_parallelism(1).to_sink(found)
+    monkeypatch.setattr(expressions.Computation, "of", evaluated)
+    env.execute()
+    assert found.results[-1] == Several("tea", 50, 100.0, 50)
+    assert sum(sizes) == 200  # two expressions
 
 
 def test_record_that_an_expression_cannot_take_fails_alone() -> None:
