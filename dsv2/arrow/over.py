@@ -18,7 +18,7 @@ from dsv2.arrow.keyed.timers import TIMESTAMP
 from dsv2.arrow.keyed_operator import with_time
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
-from dsv2.arrow.segments import first_at_least, sorting, starts, stops
+from dsv2.arrow.segments import first_at_least, sorting, starts, stops, tails
 from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.model.record_batch import RecordBatch
@@ -150,7 +150,7 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
     ) -> None:
         """Register a timer for the time at which no emitted row of a key is needed, if no other record comes."""
         assert self.frame.range is not None
-        last = kept[np.concatenate([of[kept][1:] != of[kept][:-1], np.ones(min(len(kept), 1), np.bool_)])]
+        last = kept[tails(of[kept])]
         place = np.zeros(int(of_keys.max(initial=0)) + 1, np.int64)
         place[of_keys] = np.arange(len(of_keys))
         chosen = pa.array(place[of[last]])

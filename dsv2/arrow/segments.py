@@ -96,13 +96,6 @@ def ranks(of: Numbers) -> Numbers:
     return np.arange(len(of)) - starts(of)
 
 
-def neighbours(of: Numbers, distance: int) -> Numbers:
-    """Return the place of the row ``distance`` rows later in the segment, or ``NONE``. Negative: earlier."""
-    places = np.arange(len(of)) + distance
-    within = (places >= starts(of)) & (places < stops(of))
-    return np.where(within, places, NONE)
-
-
 def greatest(of: Numbers, codes: Numbers) -> Numbers:
     """Return the greatest code of each segment up to each row."""
     found = codes.copy()

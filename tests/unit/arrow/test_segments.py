@@ -91,13 +91,6 @@ def test_places_in_segments(of: list[int]) -> None:
     assert segments.bounds(found, 6).tolist() == [bisect_left(of, key) for key in range(7)]
 
 
-@given(NUMBERS.map(sorted), st.integers(-3, 3))
-def test_neighbours(of: list[int], distance: int) -> None:
-    assert segments.neighbours(numbers(of), distance).tolist() == by_row(
-        of, lambda places, row: places[row + distance] if 0 <= row + distance < len(places) else -1
-    )
-
-
 @given(ROWS.map(lambda rows: sorted(rows, key=lambda row: row[0])))
 def test_greatest_so_far(rows: list[tuple[int, int]]) -> None:
     of, codes = [key for key, _ in rows], [code for _, code in rows]
