@@ -261,7 +261,7 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         for slot in panes.due(timestamp):
             end = last_of(slot, self.strategy.size) + 1
             for keys, values in panes.contents(slot):
-                records = self._results(keys, values, slot, end)
+                records = self._results(keys, values, self.strategy.start_of(slot), end)
                 output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))
             panes.drop(slot)
 

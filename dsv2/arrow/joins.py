@@ -21,7 +21,7 @@ from dsv2.errors import SchemaError
 from dsv2.extension.join.declared import DeclaredJoin, KeyField, ResultField, Right, SideField
 from dsv2.extension.join.modes import IntervalMode, UnboundedMode, WindowMode
 from dsv2.extension.join.unbounded import BOTH_SIDES
-from dsv2.extension.window.strategy import why_rows
+from dsv2.extension.window.strategy import CumulatingWindowStrategy, why_rows
 from dsv2.model.record_batch import RecordBatch
 from dsv2.state import StateDeclarations
 
@@ -57,6 +57,8 @@ def column_join(
                 return reason
             return IntervalColumns(join, lower, upper)
         case WindowMode(strategy=strategy):
+            if isinstance(strategy, CumulatingWindowStrategy):
+                return "the windows cumulate"
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
     return "it is a temporal join"
 

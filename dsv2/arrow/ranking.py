@@ -211,7 +211,8 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
         for slot in panes.due(timestamp):
             end = last_of(slot, self.strategy.size) + 1
             for rows, of in panes.contents(slot):
-                records = records_of(self._results(rows, of, slot, end), self.result)
+                start = self.strategy.start_of(slot)
+                records = records_of(self._results(rows, of, start, end), self.result)
                 stamps = ArrowWholeNumbers(pa.array(np.full(len(records), end - 1, np.int64)))
                 output.collect_batch(RecordBatch(records, stamps))
             panes.drop(slot)

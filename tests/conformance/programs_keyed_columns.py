@@ -251,6 +251,39 @@ class DeclaredSessions(Program):
         run.expect_all(*expected, name="rows")
 
 
+class CumulatingWindows(Program):
+    """Declared aggregates of cumulating windows on columns and on single records are equal, as are their timestamps."""
+
+    STEP, SIZE = 8, 24
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.timed(CLICKS, attrgetter("time"))
+        windows = WindowStrategy.cumulate(timedelta(milliseconds=self.STEP), timedelta(milliseconds=self.SIZE))
+        for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
+            visits = keyed.window(windows).aggregate(
+                Visit,
+                user=Key(),
+                start=WindowStart(),
+                end=WindowEnd(),
+                clicks=Count(),
+                mean=Mean("page"),
+                last=Max("time"),
+            )
+            p.collect(visits.process(Stamped()), name)
+
+    def check(self, run: Run) -> None:
+        expected = []
+        for user in {click.user for click in CLICKS}:
+            for start in range(0, 60, self.SIZE):
+                for end in range(start + self.STEP, start + self.SIZE + 1, self.STEP):
+                    inside = [click for click in CLICKS if click.user == user and start <= click.time < end]
+                    if inside:
+                        mean = sum(click.page for click in inside) / len(inside)
+                        expected.append((Visit(user, start, end, len(inside), mean, inside[-1].time), end - 1))
+        run.expect_all(*expected, name="columns")
+        run.expect_all(*expected, name="rows")
+
+
 class DeclaredAggregates(Program):
     """Declared aggregates on columns and on single records are equal, as are their timestamps."""
 
@@ -298,4 +331,4 @@ def user_of(click: Click) -> str:
     return click.user
 
 
-PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions())
+PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions(), CumulatingWindows())

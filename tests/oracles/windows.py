@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dsv2.extension.window import TimeType, WindowStrategy
-from dsv2.extension.window.strategy import CountWindowStrategy, SessionWindowStrategy, SlidingWindowStrategy
+from dsv2.extension.window.strategy import (
+    CountWindowStrategy,
+    CumulatingWindowStrategy,
+    SessionWindowStrategy,
+    SlidingWindowStrategy,
+)
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 Event: TypeAlias = tuple[Any, ...]
@@ -127,6 +132,10 @@ class SlowWindows:
 
     def _windows_of(self, key: Any, time: int) -> list[Slow]:
         strategy = self._strategy
+        if isinstance(strategy, CumulatingWindowStrategy):
+            start = time - (time - strategy.offset) % strategy.cycle
+            ends = range(start + strategy.slide, start + strategy.cycle + 1, strategy.slide)
+            return [self._window(key, start, end) for end in ends if end > time]
         if isinstance(strategy, SlidingWindowStrategy):
             newest = time - (time - strategy.offset) % strategy.slide
             starts = range(newest, time - strategy.size, -strategy.slide)

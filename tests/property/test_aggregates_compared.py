@@ -201,6 +201,7 @@ STRATEGIES = {
     "running": None,
     "tumbling": WindowStrategy.tumbling(timedelta(milliseconds=10)),
     "sliding": WindowStrategy.sliding(timedelta(milliseconds=12), timedelta(milliseconds=5)),
+    "cumulating": WindowStrategy.cumulate(timedelta(milliseconds=4), timedelta(milliseconds=12)),
     "with gaps": WindowStrategy.sliding(timedelta(milliseconds=3), timedelta(milliseconds=7)),
 }
 
@@ -237,7 +238,7 @@ def by_key(results: list[Any]) -> dict[Any, list[str]]:
     """The results of each key in order, as text, because NaN is not equal to itself."""
     found: dict[Any, list[str]] = {}
     for result, timestamp in results:
-        place = (result.user, result.day) if isinstance(result, Result) else (result.user, result.day, result.start)
+        place = result[:4] if isinstance(result, WindowResult) else result[:2]  # its key, and the bounds of a window
         plain = [0.0 if value == 0 and isinstance(value, float) else value for value in result]  # or -0.0
         found.setdefault(place, []).append(repr((plain, timestamp)))
     return found

@@ -58,6 +58,7 @@ def strategies() -> list[WindowStrategy]:
         WindowStrategy.global_(),
         WindowStrategy.tumbling(day, TimeType.EVENT, offset=-hour).with_allowed_lateness(hour),
         WindowStrategy.tumbling(ms(10), TimeType.PROCESSING),
+        WindowStrategy.cumulate(hour, day, offset=-hour).with_allowed_lateness(hour),
         WindowStrategy.sliding(day, hour, offset=ms(1)).with_allowed_lateness(ms(5)),
         WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(ms(10)),
         WindowStrategy.count(3, 2).with_early_firing(hour, TimeType.EVENT),

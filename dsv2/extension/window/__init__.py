@@ -1,4 +1,4 @@
-"""Tumbling, sliding, session, global and count windows over event time or processing time (FLIP-501)."""
+"""Tumbling, sliding, cumulating, session, global and count windows over event time or processing time (FLIP-501)."""
 
 from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext, WindowContext
 from dsv2.extension.window.functions import (

@@ -91,6 +91,36 @@ class WindowStrategy(ABC):
         return _sliding(size, slide, time_type, offset)
 
     @staticmethod
+    def cumulate(
+        step: timedelta,
+        size: timedelta,
+        time_type: TimeTypeChoice = TimeType.EVENT,
+        *,
+        offset: timedelta = _ZERO,
+    ) -> CumulatingWindowStrategy:
+        """Windows that start together and end one after the other, as Flink SQL's ``CUMULATE``.
+
+        Every ``size``, windows of one ``step``, two steps and so on up to ``size`` start. A record is in all those that
+        end after it.
+
+        Args:
+            step: The distance of the ends of two windows.
+            size: The size of the last window, a multiple of ``step``.
+            time_type: As for ``tumbling``.
+            offset: Likewise.
+        """
+        length, every = as_milliseconds(size, "size", at_least=1), as_milliseconds(step, "step", at_least=1)
+        if length % every:
+            raise ConfigurationError(f"The size of cumulating windows must be a multiple of their step, not {size}.")
+        return CumulatingWindowStrategy(
+            size=every,
+            slide=every,
+            time_type=_time_type(time_type),
+            offset=as_milliseconds(offset, "offset") % length,
+            cycle=length,
+        )
+
+    @staticmethod
     def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
         """Session windows: records with gaps below ``gap``. A record between two sessions merges them.
 
@@ -163,7 +193,10 @@ class GlobalWindowStrategy(WindowStrategy):
 
 @dataclass(frozen=True)
 class SlidingWindowStrategy(WindowStrategy):
-    """The strategy of ``WindowStrategy.sliding(...)`` and ``tumbling(...)``, whose slide is the size. All in ms."""
+    """The strategy of ``WindowStrategy.sliding(...)`` and ``tumbling(...)``, whose slide is the size. All in ms.
+
+    A window is identified by its slot, ``size`` before its end.
+    """
 
     size: int
     slide: int
@@ -183,6 +216,29 @@ class SlidingWindowStrategy(WindowStrategy):
     def layout(self) -> str:
         shape = f"windows of {self.size} ms every {self.slide} ms from {self.offset} ms"
         return f"{shape} in {self.time_type.value} time, {self.allowed_lateness} ms late"
+
+    def start_of(self, slot: int) -> int:
+        """The start of a window."""
+        return slot
+
+
+@dataclass(frozen=True)
+class CumulatingWindowStrategy(SlidingWindowStrategy):
+    """The strategy of ``WindowStrategy.cumulate(...)``, in ms.
+
+    A window is identified by the start of its last step: ``size`` and ``slide`` are the step. ``cycle`` is the size of
+    the last window.
+    """
+
+    cycle: int = field(kw_only=True)
+
+    @property
+    def layout(self) -> str:
+        shape = f"windows of up to {self.cycle} ms that cumulate every {self.slide} ms from {self.offset} ms"
+        return f"{shape} in {self.time_type.value} time, {self.allowed_lateness} ms late"
+
+    def start_of(self, slot: int) -> int:
+        return slot - (slot - self.offset) % self.cycle
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tumbling and sliding windows, identified by their start.
+"""Tumbling, sliding and cumulating windows.
 
 They start and end at the same time for all keys, so the contents of all keys in one window are stored in a pane.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
 from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
-from dsv2.extension.window.strategy import SlidingWindowStrategy
+from dsv2.extension.window.strategy import CumulatingWindowStrategy, SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, ProcessOne, last_of
@@ -22,6 +22,9 @@ _ABSENT: Any = object()
 
 class TimeWindows(Windows):
     """Tumbling and sliding windows. The slide of tumbling windows is their size."""
+
+    _cumulates = False
+    """True if the start of a window is not its slot."""
 
     def __init__(self, strategy: SlidingWindowStrategy, environment: WindowEnvironment) -> None:
         super().__init__(strategy, environment)
@@ -34,7 +37,7 @@ class TimeWindows(Windows):
         self._has_entries = environment.window.has_states or self._early is not None or has_trigger
         self._clears_keys = self._callbacks.clears or self._has_entries
         # Whether a record that is not late only has to be put into its window.
-        tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
+        tumbles = strategy.size == strategy.slide and self._by_event and self._early is None and not self._cumulates
         self._takes_batches = tumbles and not has_trigger and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
@@ -118,12 +121,12 @@ class TimeWindows(Windows):
         """Fire and remove the window ``slot`` of the current key."""
         key, last = self._key.key, last_of(slot, self._size)
         if fires:
-            self._window.activate(contents, key, slot, slot, last + 1)
+            self._window.activate(contents, key, slot, self._begin_of(slot), last + 1)
             self._callbacks.on_trigger(last)
         if expires:
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
-                self._window.activate(contents, key, slot, slot, last + 1)
+                self._window.activate(contents, key, slot, self._begin_of(slot), last + 1)
                 self._callbacks.on_clear(last)
             self._drop(contents, slot)
 
@@ -158,7 +161,8 @@ class TimeWindows(Windows):
         key, last = self._key.key, last_of(start, self._size)
         if self._content(start, key) is _ABSENT:
             contents[key] = self._contents.empty()
-        self._window.activate(contents, key, start, start, last + 1)
+        begin = self._begin_of(start) if self._cumulates else start
+        self._window.activate(contents, key, start, begin, last + 1)
         if self._triggering is not None:
             self._put_and_decide(self._current_entry(), start, contents, record, side)
             return
@@ -189,7 +193,8 @@ class TimeWindows(Windows):
 
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._content(slot, self._key.key)
-        self._window.activate(self._existing(slot).live, self._key.key, slot, slot, self._end_of(entry, slot))
+        begin, end = self._bounds(entry, slot)
+        self._window.activate(self._existing(slot).live, self._key.key, slot, begin, end)
 
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
         return last_of(slot, self._size) + 1
@@ -213,3 +218,29 @@ class TimeWindows(Windows):
         failure = FailedCallbackError(self._contents.callback)
         failure.__cause__ = error
         raise FailedRecordError(record) from failure
+
+
+class CumulatingWindows(TimeWindows):
+    """Cumulating windows. The slot of a window is the start of its last step."""
+
+    _cumulates = True
+
+    def __init__(self, strategy: CumulatingWindowStrategy, environment: WindowEnvironment) -> None:
+        super().__init__(strategy, environment)
+        self._begin = strategy.start_of
+        self._cycle = strategy.cycle
+
+    def add(self, record: Any, side: int) -> None:
+        """Put ``record`` into its windows, from the one that ends first."""
+        time, watermark = self._time(), self._watermark()
+        first = time - (time - self._offset) % self._slide
+        is_late = True
+        for slot in range(first, min(self._begin(first) + self._cycle, LONG_MAX), self._slide):
+            if slot + self._size - 1 + self._lateness > watermark:
+                is_late = False
+                self._add_to(slot, record, side, watermark)
+        if is_late:
+            self._callbacks.on_late_record(record, side)
+
+    def _begin_of(self, slot: int) -> int:
+        return self._begin(slot)

@@ -16,13 +16,14 @@ from dsv2.extension.window.functions import IncrementalFunction, WindowProcessFu
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.strategy import (
     CountWindowStrategy,
+    CumulatingWindowStrategy,
     GlobalWindowStrategy,
     SessionWindowStrategy,
     SlidingWindowStrategy,
     TimeType,
     WindowStrategy,
 )
-from dsv2.extension.window.time_windows import TimeWindows
+from dsv2.extension.window.time_windows import CumulatingWindows, TimeWindows
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.model.output_tag import OutputTag
 from dsv2.model.record_batch import RecordBatch
@@ -251,6 +252,8 @@ class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
 
 def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Windows:
     match strategy:
+        case CumulatingWindowStrategy():
+            return CumulatingWindows(strategy, environment)
         case SlidingWindowStrategy():
             return TimeWindows(strategy, environment)
         case SessionWindowStrategy():

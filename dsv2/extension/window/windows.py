@@ -238,7 +238,7 @@ class Windows(ABC):
 
     def _bounds(self, entry: KeyEntry, slot: int) -> tuple[int, int]:
         """The start and the exclusive end of a window for its trigger."""
-        return slot, self._end_of(entry, slot)
+        return self._begin_of(slot), self._end_of(entry, slot)
 
     def _expect_early(self, entry: KeyEntry, slot: int) -> None:
         if self._early is not None:

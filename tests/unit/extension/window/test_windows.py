@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsv2.errors import UserFunctionError
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.extension.window.process_functions import reduced, windowed
@@ -23,6 +23,11 @@ from tests.windows import Event, WindowDriver, WindowRecorder, key_of
 
 def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
     return WindowDriver(windowed(strategy, WindowRecorder(of_records)), **options)
+
+
+def test_size_of_cumulating_windows_is_a_multiple_of_the_step() -> None:
+    with pytest.raises(ConfigurationError, match=r"must be a multiple of their step, not 0:00:00\.010000"):
+        WindowStrategy.cumulate(ms(3), ms(10))
 
 
 def fired(key: str, start: int, end: int, *records: str) -> Event:
