@@ -7,7 +7,7 @@ from dsv2.connectors.files.directory import LocalFile, SourceFile
 from dsv2.connectors.files.discovery import FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.lines import json_lines, text_lines
-from dsv2.connectors.files.parquet import parquet_rows
+from dsv2.connectors.files.parquet import parquet_records, parquet_rows
 from dsv2.connectors.files.sink_output import WrittenFiles, read_files
 from dsv2.connectors.files.sink_source import FileSinkSource, MicroBatches
 from dsv2.connectors.files.source import FilesSource
@@ -24,6 +24,7 @@ __all__ = (
     "WrittenFiles",
     "csv_rows",
     "json_lines",
+    "parquet_records",
     "parquet_rows",
     "read_files",
     "text_lines",

@@ -60,6 +60,9 @@ class FileFormat(ABC, Generic[T_co]):
     Files must not change once they are in the directory. Write them elsewhere and rename them into it.
     """
 
+    record_type: type | None = None
+    """The class of the records. None: not known."""
+
     def end(self, file: SourceFile) -> int:
         """Return the position at the end of ``file``. Called on the driver."""
         return file.size()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -98,6 +99,23 @@ def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str
     return _ParquetFormat(decode, None if columns is None else list(columns))
 
 
+def parquet_records(kind: type[T]) -> FileFormat[T]:
+    """Read the rows of Parquet files as columns of records, without Python objects.
+
+    The columns of the fields are read. They are cast only if each value stays the same. The error policy of the source
+    applies as for ``parquet_rows``, and to rows that do not fit the class.
+
+    Args:
+        kind: The class of the records, a NamedTuple class or dataclass whose fields have column types.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+        SchemaError: The class has no columns.
+    """
+    require_client_library("pyarrow", "files", "parquet_records")
+    return _RecordFormat(kind, import_module("dsv2.arrow").schema_of(kind).names)
+
+
 class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
     """A position is the total size in bytes of the row groups before it."""
 
@@ -142,7 +160,7 @@ class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
             raise UnreadableFileError(f"{file} has two columns with the same name: {', '.join(names)}")
         known = {*names, *(column for column in self._columns or () if column.partition(".")[0] in names)}
         if unknown := [column for column in self._columns or () if column not in known]:
-            raise JobError(f"parquet_rows has columns={unknown!r}, but {file} has the columns {', '.join(names)}.")
+            raise JobError(f"The columns {unknown!r} are to be read, but {file} has the columns {', '.join(names)}.")
 
     def _group(
         self, file: SourceFile, opened: pq.ParquetFile, group: int, numbers: range
@@ -153,12 +171,49 @@ class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
         try:
             for batch in batches_of(file, opened, group, self._columns):
                 own = numbers[done : done + len(batch)]
-                yield split_batch(_rows(batch, own), self._decode, own)
+                yield self._records(batch, own)
                 done += len(batch)
         except UnreadableFileError as error:
             rest = numbers[done:]
             reason = f"rows {rest.start} to {rest.stop - 1} cannot be read: {error}"
             yield split_batch([Unreadable(str(file), reason)], self._decode, rest[:1])
+
+    def _records(self, batch: pa.RecordBatch, numbers: range) -> SplitBatch[T_co]:
+        return split_batch(_rows(batch, numbers), self._decode, numbers)
+
+
+class _RecordFormat(_ParquetFormat[T], Generic[T]):
+    """Its values are dicts by column name only where the error policy requires them."""
+
+    def __init__(self, kind: type[T], columns: list[str]) -> None:
+        super().__init__(self._of_row, columns)
+        self.record_type = kind
+
+    def _of_row(self, row: dict[str, Any]) -> T:
+        import pyarrow as pa
+
+        return self._columnar(pa.Table.from_pylist([row]))[0]
+
+    def _columnar(self, table: pa.Table) -> Sequence[T]:
+        records: Sequence[T] = import_module("dsv2.arrow").records_of(table, self.record_type)
+        return records
+
+    def _records(self, batch: pa.RecordBatch, numbers: range) -> SplitBatch[T]:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([batch])
+
+        def raw(index: int) -> object:
+            row = _row(batch.slice(index, 1), numbers[index])
+            return row.raw if isinstance(row, Unreadable) else row
+
+        return SplitBatch(
+            range(len(batch)),
+            lambda index: self._columnar(table.slice(index, 1))[0],
+            offsets=lambda: numbers,
+            raw=raw,
+            decode_all=lambda: self._columnar(table),
+        )
 
 
 def _rows(batch: pa.RecordBatch, numbers: range) -> list[dict[str, Any] | Unreadable]:

@@ -65,7 +65,8 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
 
         Args:
             directory: A path or a URI, such as ``s3://bucket/folder``, that is valid on the driver and on all workers.
-            file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)`` or ``parquet_rows(...)``.
+            file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)``, ``parquet_rows(...)`` or
+                ``parquet_records(...)``.
             pattern: A glob pattern for file names; ``"**"`` and ``"**/*.json"`` include subdirectories. Names that
                 begin with a dot or an underscore are ignored.
             discovery_interval: How often to look for new files. None: the source is bounded and reads the files that
@@ -87,6 +88,7 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
             raise ConfigurationError("FilesSource accepts bytes_per_batch or files_per_batch, not both.")
         self._location = FileLocation(directory, filesystem, "FilesSource")
         self._format = file_format
+        self.dsv2_record_type = file_format.record_type
         self._pattern = pattern
         self._by_files = files_per_batch is not None
         self.discovery_interval = discovery_interval

@@ -5,16 +5,28 @@ from __future__ import annotations
 import csv
 import io
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError
-from dsv2.connectors.files import FileFormat, FilesSource, LocalFile, csv_rows, json_lines, parquet_rows, text_lines
+from dsv2.arrow import ArrowForeachBatchSink
+from dsv2.connectors.files import (
+    FileFormat,
+    FilesSource,
+    LocalFile,
+    csv_rows,
+    json_lines,
+    parquet_records,
+    parquet_rows,
+    text_lines,
+)
 from dsv2.connectors.formats import avro_files
 from dsv2.errors import UserFunctionError
 from tests.support import local_environment
@@ -205,7 +217,7 @@ def test_names_of_columns_of_parquet(tmp_path: Path) -> None:
     content = parquet(pa.table({"a": [1], "b.c": [2], "s": [{"x": 3, "y": 4}]}))
     assert read(tmp_path, content, parquet_rows(dict, columns=["a", "b.c"]))[0] == [{"a": 1, "b.c": 2}]
     assert read(tmp_path, content, parquet_rows(dict, columns=["s.x"]))[0] == [{"s": {"x": 3}}]
-    with pytest.raises(JobError, match=r"columns=\['A', 'z'\], but .*a has the columns a, b.c, s"):
+    with pytest.raises(JobError, match=r"columns \['A', 'z'\] are to be read, but .*a has the columns a, b.c, s"):
         read(tmp_path, content, parquet_rows(dict, columns=["A", "a", "z"]))
     twice = parquet(pa.table([pa.array([1]), pa.array([2])], ["a", "a"]))
     assert "two columns with the same name: a, a" in failure(tmp_path, twice, parquet_rows(dict)).cause_message
@@ -246,3 +258,49 @@ def test_rows_have_the_number_of_their_first_line(tmp_path: Path) -> None:
     rows_of: list[Any] = [letter.record for letter in letters]
     assert [int(row["n"]) for row in rows_of] == [0, 1, 2, 4000, 4001, 4002, 8000, 8001, 8002]
     assert [offset_of(letter) for letter in letters] == [2, 3, 6, 4004, 4005, 4006, 8006, 8007, 8008]
+
+
+class Sold(NamedTuple):
+    n: int
+    at: datetime | None = None
+    text: str | None = None
+    price: Decimal | None = None
+    tags: list[str | None] | None = None
+
+
+SOLD = pa.table(
+    {
+        "tags": pa.array([["a", None], None, []], pa.large_list(pa.string())),
+        "text": pa.array(["", None, "x"]).dictionary_encode(),
+        "n": pa.array([1, -(2**31), 3], pa.int32()),
+        "at": pa.array([datetime.max, None, datetime.min], pa.timestamp("us")),
+        "price": pa.array([Decimal("1.5"), None, Decimal("-0.25")]),
+        "other": pa.array([{"x": 1}, None, None]),
+    }
+)
+
+
+def test_records_of_parquet_are_those_of_its_rows(tmp_path: Path) -> None:
+    for table in (SOLD, SOLD.slice(0, 0)):
+        content = parquet(table, row_group_size=2)
+        rows, _ = read(tmp_path, content, parquet_rows(lambda row: Sold(*map(row.get, Sold._fields))))  # type: ignore[arg-type]
+        assert read(tmp_path, content, parquet_records(Sold)) == (rows, [])
+
+
+def test_functions_on_tables_receive_the_columns_of_parquet(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(parquet(SOLD, row_group_size=2))
+    env, sums, made = local_environment(), list[int](), Sold.__new__
+    sold = env.from_source(FilesSource(tmp_path, parquet_records(Sold))).where(nw.col("n") > 0)
+    sold.to_sink(ArrowForeachBatchSink(lambda table, batch_id: sums.append(sum(table["n"].to_pylist())), Sold))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sold, "__new__", lambda *values: pytest.fail("A record was made."))
+        env.execute()
+    assert (sum(sums), Sold.__new__) == (4, made)
+
+
+def test_row_of_parquet_that_does_not_fit_is_one_failure(tmp_path: Path) -> None:
+    content = parquet(pa.table({**{name: SOLD[name] for name in Sold._fields}, "n": pa.array([1, None, 3])}))
+    good, (letter,) = read(tmp_path, content, parquet_records(Sold))
+    assert [sold.n for sold in good] == [1, 3]
+    assert letter.record == {"n": None, "at": None, "text": None, "price": None, "tags": None}
+    assert "Field 'n' of Sold is None" in str(letter)
