@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
+from dsv2 import Collector, CollectSink, ExecutionEnvironment, PartitionedContext, RuntimeContext
 from dsv2.aggregates import WindowEnd, WindowStart
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, Left, Right, WindowJoinFunction, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.extension.window.contexts import WindowContext
-from dsv2.sinks import CollectSink
 from tests.durations import ms
 
 
@@ -167,12 +166,16 @@ def test_explain_names_the_reason_for_single_records(left_key: Any, options: Any
     assert reason in text
 
 
+def key_only(record: Both, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+    output.collect(ctx.state_manager.current_key)
+
+
 def test_result_can_stay_keyed() -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     left, right = (env.from_collection(records).key_by(OF_CUSTOMER) for records in (ORDERS, VISITS))
     sink = CollectSink[Any]()
     kept = left.connect_and_process(right, join(Both), OF_CUSTOMER)
-    kept.process(lambda record, output, ctx: output.collect(ctx.state_manager.current_key)).to_sink(sink)
+    kept.process(key_only).to_sink(sink)
     assert "the result stays keyed" in " ".join(str(env.explain()).split())
     env.execute()
     assert sink.results == ["ada"] * 4
