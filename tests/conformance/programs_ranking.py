@@ -45,7 +45,7 @@ class FirstAndLast(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.timed(BIDS, attrgetter("time"))
-        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0).with_parallelism(1))):
             keyed = stream.key_by(attrgetter("auction", "item"))
             p.collect(keyed.last("price").process(Stamped()), f"last in {name}")
             p.collect(keyed.first("price").process(Stamped()), f"first in {name}")
@@ -134,7 +134,7 @@ class LastBids(Program):
     def build(self, p: Pipeline) -> None:
         timed = p.timed(BIDS, attrgetter("time"))
         parts: dict[str, Any] = {"highest": Max("price"), "mean": Mean("price"), "sum": Sum("item")}
-        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0).with_parallelism(1))):
             keyed = stream.key_by(attrgetter("auction"))
             last = keyed.over(rows=3).aggregate(OverBid, **parts)
             p.collect(last.process(Stamped()), f"last three of {name}")
@@ -163,7 +163,7 @@ class RunningTop(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.timed(BIDS, attrgetter("time"))
-        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0))):
+        for name, stream in (("rows", timed), ("columns", timed.where(nw.col("time") >= 0).with_parallelism(1))):
             keyed = stream.key_by(attrgetter("auction"))
             p.collect(keyed.top_n(2, by="price"), f"changes of {name}")
             p.collect(keyed.top_n(2, TopChange, by="price", rank="rank", change="kind"), f"ranks of {name}")
