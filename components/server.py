@@ -17,6 +17,7 @@ _READY_SECONDS = 180.0  # a server that ends is noticed at once; Kafka needs a m
 _POLL_SECONDS = 0.05
 _LAST_CHARACTERS = 4000
 _PORTS = range(20_000, 32_000)  # below the ephemeral ports
+_STRIDE = 7_411  # the golden section of their number, and prime
 _ROOT = Path(__file__).parent.parent
 
 
@@ -108,10 +109,18 @@ def listens(port: int) -> bool:
     return False
 
 
+def first_port(pid: int) -> int:
+    """Return where the search of a process begins, in ``_PORTS``. Parts of a test run have neighbouring pids."""
+    return pid * _STRIDE % len(_PORTS)
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` unused ports. Processes begin their search at different ports, to avoid conflicts."""
+    """Return ``count`` unused ports. Processes begin their search at distant ports, to avoid conflicts.
+
+    A port is also unused while its server is restarted.
+    """
     found: list[int] = []
-    first = os.getpid() * 8 % len(_PORTS)
+    first = first_port(os.getpid())
     for port in (*_PORTS[first:], *_PORTS[:first]):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))

@@ -14,7 +14,7 @@ import pytest
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
-from components.server import MissingComponentError, Server, free_ports, listens
+from components.server import MissingComponentError, Server, first_port, free_ports, listens
 from tests import ROOT
 
 SERVE_AND_WAIT = """
@@ -113,3 +113,9 @@ def test_missing_prometheus_is_reported_with_a_remedy(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingComponentError, match="apt-get install prometheus"):
         PrometheusServer(tmp_path, 9464)
+
+
+def test_processes_that_start_together_search_at_distant_ports() -> None:
+    for pid in range(1_000, 1_100):
+        first, *others = (first_port(near) for near in range(pid, pid + 8))
+        assert min(abs(other - first) for other in others) > 1_000
