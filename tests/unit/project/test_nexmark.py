@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +12,13 @@ import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.local import LocalRuntime
-from examples.nexmark import joins, ranking, reports, stateless, windows, winning_bids
+from examples.nexmark import ranking, stateless, windows
 from examples.nexmark.source import Nexmark
+from tests.nexmark_queries import STREAMS, UPDATES
 from tests.oracles.nexmark import expected_rows
 
 EVENTS, RATE = 20_000, 100
 FEWER = 5_000  # for the query with most results
-
-STREAMS: dict[str, Callable[[Nexmark], Any]] = {
-    "q0": stateless.pass_through,
-    "q1": stateless.euros,
-    "q2": stateless.some_auctions,
-    "q3": joins.local_sellers,
-    "q5": windows.hot_auctions,
-    "q6": winning_bids.mean_prices_of_sellers,
-    "q7": windows.highest_bids,
-    "q8": windows.active_new_sellers,
-    "q9": winning_bids.winning_bids,
-    "q11": windows.sessions,
-    "q13": joins.with_side_input,
-    "q14": stateless.daytime_bids,
-    "q20": joins.bids_with_auctions,
-    "q21": stateless.channel_ids,
-    "q22": stateless.folders,
-    "q23": joins.bids_of_sellers,
-}
-UPDATES: dict[str, tuple[Callable[[Nexmark], Any], Callable[[Any], object]]] = {
-    "q4": (winning_bids.mean_prices_of_categories, attrgetter("category")),
-    "q15": (reports.daily_reports, attrgetter("day")),
-    "q16": (reports.channel_reports, attrgetter("channel", "day")),
-    "q17": (reports.auction_reports, attrgetter("auction", "day")),
-    "q18": (ranking.last_bids, attrgetter("bidder", "auction")),
-}
-"""Queries whose records replace earlier ones with the same key."""
 
 
 def results_of(query: Callable[[Nexmark], Any], splits: int, events: int = EVENTS) -> list[Any]:
