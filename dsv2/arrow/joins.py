@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dsv2.arrow.column_join import ColumnJoin, Declared, in_order
-from dsv2.arrow.encoding import Numbers
-from dsv2.arrow.records import ArrowWholeNumbers, table_of
+from dsv2.arrow.records import table_of, taken_times
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import matches
 from dsv2.arrow.waiting_joins import IntervalColumns, WindowJoinColumns
@@ -114,13 +113,6 @@ class UnboundedColumns(ColumnJoin):
         keys = self._keys(side, table)
         stored = self._lists(1 - side, ctx).get(keys)
         own, partners = matches(stored.of_keys, stored.of, stored.count)
-        self._emit(output, *in_order(side, (table, own), (stored.rows, partners)), _taken(batch.timestamps, own))
+        times = taken_times(batch.timestamps, pa.array(own))
+        self._emit(output, *in_order(side, (table, own), (stored.rows, partners)), times)
         self._lists(side, ctx).append(keys, table)
-
-
-def _taken(timestamps: Any, places: Numbers) -> Any:
-    if timestamps is None:
-        return None
-    if isinstance(timestamps, ArrowWholeNumbers):
-        return ArrowWholeNumbers(timestamps.array.take(pa.array(places)))
-    return [timestamps[place] for place in places.tolist()]

@@ -109,7 +109,7 @@ class ArrowRecords(Columnar[T]):
         for subtask, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:  # take copies; a slice would keep the whole table alive
                 indices = pa.array(order[start:stop])
-                yield subtask, ArrowRecords(self.table.take(indices), self.kind), _taken(timestamps, indices)
+                yield subtask, ArrowRecords(self.table.take(indices), self.kind), taken_times(timestamps, indices)
 
 
 def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
@@ -163,7 +163,8 @@ def _sliced(data: Any, index: slice) -> Any:
     return data.take(pa.array(np.arange(start, stop, step)))
 
 
-def _taken(timestamps: Sequence[int | None] | None, indices: pa.Array) -> Sequence[int | None] | None:
+def taken_times(timestamps: Sequence[int | None] | None, indices: pa.Array) -> Sequence[int | None] | None:
+    """Return the timestamps at ``indices``; None if there are none."""
     if timestamps is None:
         return None
     if isinstance(timestamps, ArrowWholeNumbers):

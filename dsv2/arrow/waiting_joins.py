@@ -17,6 +17,7 @@ from dsv2.arrow.keyed.lists import ArrowKeyedRows
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.arrow.segments import bounds, first_at_least, heads, matches, ranges, sorting
+from dsv2.arrow.windows import late_records, rows_by_window
 from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.join.functions import JoinType
@@ -243,26 +244,21 @@ class WindowJoinColumns(WaitingJoin):
         return f"{self.strategy.layout}, as rows, for {self.join.join_type.name} joins"
 
     def dsv2_process_side(self, side: int, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        now, times, strategy = ctx.event_timers.current_time(), times_of(batch), self.strategy
-        last = times - (times - strategy.offset) % strategy.slide
-        is_late = np.maximum(times, self._last_of(last)) <= now
-        table, last = self._drop_late(table_of(batch.records, self.join.kinds[side]), last, is_late, ctx)
-        times = times[~is_late]
-        places, starts = self._windows(times, last, now)
-        if not len(places):
+        now, times = ctx.event_timers.current_time(), times_of(batch)
+        late = late_records(self.strategy, times, now)
+        table, times = self._drop_late(table_of(batch.records, self.join.kinds[side]), times, late, ctx)
+        everywhere = np.arange(len(times))
+        windows = [
+            (start, everywhere if places is None else places)
+            for start, places in rows_by_window(self.strategy, times, now)
+        ]
+        if not len(times) or not windows:
             return
-        rows = self._with(table.take(pa.array(places)), starts)
+        starts = np.repeat([start for start, _ in windows], [len(places) for _, places in windows])
+        rows = self._with(table.take(pa.array(np.concatenate([places for _, places in windows]))), starts)
         keys = self._keys(side, rows)
         self._lists(side, ctx).append(keys, rows)
         ctx.event_timers.register(keys, self._last_of(starts))
-
-    def _windows(self, times: Numbers, last: Numbers, now: int) -> tuple[Numbers, Numbers]:
-        """The windows of records that are open: the places of the records, in order, and the starts of the windows."""
-        size, slide = self.strategy.size, self.strategy.slide
-        starts = last[:, None] - np.arange(0, size, slide)[None, :]
-        is_in = (times[:, None] <= self._last_of(starts)) & (self._last_of(starts) > now)
-        places, column = np.nonzero(is_in)
-        return places, starts[places, column]
 
     def _last_of(self, starts: Numbers) -> Numbers:
         """The last ms of windows."""
