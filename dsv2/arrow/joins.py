@@ -18,7 +18,7 @@ from dsv2.arrow.segments import matches
 from dsv2.arrow.waiting_joins import IntervalColumns, WindowJoinColumns
 from dsv2.errors import SchemaError
 from dsv2.extension.join.declared import DeclaredJoin, KeyField, ResultField, Right, SideField
-from dsv2.extension.join.modes import IntervalMode, UnboundedMode, WindowMode
+from dsv2.extension.join.modes import IntervalMode, UnboundedMode, VersionedMode, WindowMode
 from dsv2.extension.join.unbounded import BOTH_SIDES
 from dsv2.extension.window.strategy import CumulatingWindowStrategy, why_rows
 from dsv2.model.record_batch import RecordBatch
@@ -59,6 +59,8 @@ def column_join(
             if isinstance(strategy, CumulatingWindowStrategy):
                 return "the windows cumulate"
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
+        case VersionedMode():
+            return "it is a versioned join"
     return "it is a temporal join"
 
 

@@ -17,7 +17,7 @@ from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run, alike
 from tests.conformance.timing import per_event
 from tests.durations import ms
-from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowWindowJoin
+from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowVersionedJoin, SlowWindowJoin
 
 Pair = tuple[str, int]
 
@@ -248,6 +248,43 @@ class WindowJoins(Program):
         run.expect_all(*results_at_the_end(SlowWindowJoin("inner", self.SESSION)), name="session")
 
 
+class VersionedJoins(Program):
+    """Joins with the version at the time of the left record, of a function and declared."""
+
+    TYPES = ("inner", "left")
+
+    def build(self, p: Pipeline) -> None:
+        left, right = (
+            p.source(rows).process(per_event(row_time)).key_by(attrgetter("key")) for rows in (LEFT_ROWS, RIGHT_ROWS)
+        )
+        for name in self.TYPES:
+            function = any_join(PairOf(), JoinMode.versioned(), name, is_deletion=is_third)
+            joined: Any = left.connect_and_process(right, function).with_uid(p.uid(name))
+            p.collect(joined.process(Stamped()), name)
+            declared = left.connect_and_process(right, any_join(Both, JoinMode.versioned(), name, **FIELDS))
+            p.collect(declared.process(Stamped()), f"{name} declared")
+
+    def check(self, run: Run) -> None:
+        for name in self.TYPES:
+            slow = SlowVersionedJoin(name)
+            for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
+                for row in rows:
+                    slow.take(side, row._replace(number=-1) if side and is_third(row) else row)
+            run.expect_all(*slow.move_to(LONG_MAX), name=name)
+            slow = SlowVersionedJoin(name)
+            for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
+                for row in rows:
+                    slow.take(side, row)
+            found = [(both.rows(), time) for both, time in run.out(f"{name} declared")]
+            assert alike(found, slow.move_to(LONG_MAX))
+            assert "late_records_dropped" not in run.progress(name).counters
+
+
+def is_third(row: Row) -> bool:
+    """Whether a version is a deletion."""
+    return row.number % 3 == 2
+
+
 def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
     """The results of all rows and of the end."""
     for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
@@ -264,4 +301,5 @@ PROGRAMS: tuple[Program, ...] = (
     IntervalJoins(),
     WindowJoins(),
     DeclaredJoins(),
+    VersionedJoins(),
 )

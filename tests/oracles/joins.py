@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from dsv2.extension.window import WindowStrategy
+from dsv2.watermark.event_time import LONG_MIN
 from tests.oracles.windows import SlowWindows, Stamped
 
 
@@ -210,3 +212,60 @@ class SlowTemporalJoin:
     def _row_of(self, key: str, moment: int) -> Row | None:
         told = [row for side, row in self._told[:moment] if side == _RIGHT and row.key == key]
         return told[-1] if told and told[-1].number >= 0 else None
+
+
+class SlowVersionedJoin:
+    """Left rows with the version of their key (side 1) at their time, as far as event time. Never forgets.
+
+    A number below 0 deletes. ``lifetime``: how long the versions of a key live by the clock after one arrived or became
+    valid.
+    """
+
+    def __init__(self, join_type: str, lifetime: int | None = None) -> None:
+        self._type = join_type
+        self._lifetime = lifetime
+        self._versions: list[Row] = []
+        self._waiting: list[Row] = []
+        self._changed: dict[str, int] = {}
+        self._event_time = LONG_MIN
+        self._clock = 0
+        self.late: list[tuple[int, Row]] = []
+
+    def wait(self, ms: int) -> None:
+        """Advance the clock."""
+        self._clock += ms
+        if self._lifetime is not None:
+            self._versions = [row for row in self._versions if self._clock < self._changed[row.key] + self._lifetime]
+
+    def take(self, side: int, row: Row) -> None:
+        """Take a row of ``side``."""
+        if side == _LEFT:
+            is_late = row.timestamp <= self._event_time
+        else:
+            is_late = any(row.timestamp < other.timestamp <= self._event_time for other in self._of(row.key))
+        if is_late:
+            self.late.append((side, row))
+        elif side == _LEFT:
+            self._waiting.append(row)
+        else:
+            self._versions.append(row)
+            self._changed[row.key] = self._clock
+
+    def move_to(self, now: int) -> list[Joined]:
+        """Return the results when event time reaches ``now``, in order of time."""
+        self._changed |= {row.key: self._clock for row in self._versions if self._event_time < row.timestamp <= now}
+        self._event_time = now
+        due = sorted((row for row in self._waiting if row.timestamp <= now), key=_timestamp)
+        self._waiting = [row for row in self._waiting if row.timestamp > now]
+        pairs = [((left, self._at(left)), left.timestamp) for left in due]
+        return [joined for joined in pairs if joined[0][1] is not None or self._type == "left"]
+
+    def _of(self, key: str) -> list[Row]:
+        return [row for row in self._versions if row.key == key]
+
+    def _at(self, left: Row) -> Row | None:
+        valid = sorted((row for row in self._of(left.key) if row.timestamp <= left.timestamp), key=_timestamp)
+        return valid[-1] if valid and valid[-1].number >= 0 else None
+
+
+_timestamp = attrgetter("timestamp")

@@ -17,7 +17,14 @@ from dsv2.extension.join.functions import (
     LateRecord,
     as_join_function,
 )
-from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, UnboundedMode, WindowMode
+from dsv2.extension.join.modes import (
+    IntervalMode,
+    JoinMode,
+    TemporalMode,
+    UnboundedMode,
+    VersionedMode,
+    WindowMode,
+)
 from dsv2.extension.join.record_joins import JoinOptions, record_join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 
@@ -53,6 +60,24 @@ def join(
     join_type: Literal[JoinType.LEFT, "left"],
     *,
     is_deletion: Callable[[IN2], bool] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def join(
+    function: Joining[IN1, IN2, OUT],
+    mode: VersionedMode,
+    join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
+    *,
+    is_deletion: Callable[[IN2], bool] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def join(
+    function: Joining[IN1, IN2 | None, OUT],
+    mode: VersionedMode,
+    join_type: Literal[JoinType.LEFT, "left"],
+    *,
+    is_deletion: Callable[[IN2], bool] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def join(
@@ -124,11 +149,12 @@ def join(
             results, a NamedTuple class or dataclass, which have the fields of both partners.
         mode: The records that are partners, see ``JoinMode``. Default: all.
         join_type: Which records the function is called with, see ``JoinType``. Without bounds only INNER is possible,
-            because a partner may still arrive at any time. A temporal join can be INNER, or LEFT, which joins a probe
-            record without a row with None.
-        is_deletion: Of a temporal join: whether a row deletes the row of its key. None (default): no row does.
-        on_late_left: In intervals and windows, called with (record, output, ctx) for late left records. None
-            (default): they are dropped and counted in the metric ``late_records_dropped``.
+            because a partner may still arrive at any time. A temporal or versioned join can be INNER, or LEFT, which
+            joins a left record without a row with None.
+        is_deletion: Of a temporal or versioned join: whether a row deletes the row of its key. None (default): no row
+            does.
+        on_late_left: In event time, called with (record, output, ctx) for late left records. None (default): they are
+            dropped and counted in the metric ``late_records_dropped``.
         on_late_right: The same for late right records.
         left_records: If ``function`` is a class: the class of the left records. None: as the stream declares it.
         right_records: The same for the right records.

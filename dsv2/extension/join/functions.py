@@ -12,7 +12,7 @@ from dsv2.base.type_variables import IN1, IN2, OUT, IN1_contra, IN2_contra, OUT_
 from dsv2.errors import ConfigurationError, ContractError, PlanError
 from dsv2.extension.window.contexts import WindowContext
 from dsv2.functions import ProcessFunction
-from dsv2.model.context import Collector, RuntimeContext
+from dsv2.model.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, WrappingFunction, check_returned
 
@@ -158,6 +158,26 @@ def take_late(
         check_returned(process(record, output, ctx))
     except BaseException as error:
         raise FailedCallbackError(name) from error
+
+
+def deletes(is_deletion: Callable[[T], bool] | None, row: T) -> bool:
+    """Return whether ``row`` deletes the row of its key, which the argument ``is_deletion`` decides."""
+    if is_deletion is None:
+        return False
+    try:
+        return is_deletion(row)
+    except BaseException as error:
+        raise FailedCallbackError("is_deletion") from error
+
+
+def timestamp_of(join: str, ctx: PartitionedContext[OUT]) -> int:
+    """Return the timestamp (ms) of the current record. ``join`` names the join in the error if there is none."""
+    if ctx.timestamp is None:
+        raise ContractError(
+            f"{join} requires records with timestamps, but this record has none. Process the stream with a generator "
+            "of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
+        )
+    return ctx.timestamp
 
 
 def reading_declares(function: JoinFunction[IN1, IN2, OUT], *on_late: object) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from dsv2.base.type_variables import IN1, IN2, OUT, T
-from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.buffer import BufferedRecord, JoinBuffer
 from dsv2.extension.join.contents import BUFFERED_ROWS, MATCHED, RECORD, TIME
@@ -22,6 +21,7 @@ from dsv2.extension.join.functions import (
     JoinType,
     LateRecord,
     take_late,
+    timestamp_of,
 )
 from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.model.context import Collector, PartitionedContext
@@ -153,12 +153,7 @@ class IntervalJoin(
 
     def _process(self, record: Any, number: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         self._enter(output, ctx)
-        timestamp, now = ctx.timestamp, self._time.current_time()
-        if timestamp is None:
-            raise ContractError(
-                "An interval join requires records with timestamps, but this record has none. Process the stream with "
-                "a generator of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
-            )
+        timestamp, now = timestamp_of(self._described, ctx), self._time.current_time()
         if timestamp <= now:
             name = ("on_late_left", "on_late_right")[number]
             take_late(name, self._sides[number].on_late, record, output, ctx)

@@ -91,6 +91,23 @@ class JoinMode:
         timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
         return TemporalMode(timeout, as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout"))
 
+    @staticmethod
+    def versioned(ttl: StateTtl | None = None) -> VersionedMode:
+        """The partner of a left record is the version of its key that was valid at its time.
+
+        Right records are versions, valid from their timestamps until the next one of their key. It is the join of Flink
+        SQL with a versioned table, ``FOR SYSTEM_TIME AS OF`` the time of the left record.
+
+        A left record waits until event time has reached its timestamp, which is also that of its results. It is late
+        if event time had reached it before. Of the versions up to event time, the last one of each key is kept. A
+        version is late if a newer one is kept.
+
+        Args:
+            ttl: How long, in processing time, the versions of a key are kept after one arrived or became valid, or with
+                ``TtlUpdate.ON_READ_AND_WRITE`` was last used. None (default): the last one is kept forever.
+        """
+        return VersionedMode(ttl)
+
 
 @dataclass(frozen=True)
 class UnboundedMode(JoinMode):
@@ -120,3 +137,10 @@ class TemporalMode(JoinMode):
 
     timeout: int
     on_timeout: OnSnapshotTimeout
+
+
+@dataclass(frozen=True)
+class VersionedMode(JoinMode):
+    """The mode of ``JoinMode.versioned``."""
+
+    ttl: StateTtl | None = None

@@ -9,9 +9,10 @@ from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, WindowJoinFunction, check_late
 from dsv2.extension.join.interval import new_interval_join
-from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, UnboundedMode, WindowMode
+from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, UnboundedMode, VersionedMode, WindowMode
 from dsv2.extension.join.temporal import TemporalJoin
 from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.extension.join.versioned import VersionedJoin
 from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 
@@ -48,10 +49,13 @@ def record_join(
             del given["is_deletion"]
             _refuse("a temporal join", given)
             _check_type(chosen, "a temporal join", (JoinType.INNER, JoinType.LEFT), _ON_ARRIVAL)
-            if is_deletion is not None and not takes(is_deletion, 1):
-                raise ConfigurationError(f"is_deletion must be a callable (row) -> bool, not {is_deletion!r}.")
+            _check_deletion(is_deletion)
             return TemporalJoin(function, chosen, is_deletion, timeout, on_timeout)
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
+    if isinstance(mode, VersionedMode):
+        _check_type(chosen, "a versioned join", (JoinType.INNER, JoinType.LEFT), _NOT_JOINED)
+        _check_deletion(is_deletion)
+        return VersionedJoin(function, chosen, is_deletion, (on_late_left, on_late_right), mode.ttl)
     _refuse("a join in intervals or windows", {"is_deletion": is_deletion})
     match mode:
         case IntervalMode(upper=str()):
@@ -69,6 +73,13 @@ _MAY_ARRIVE = (
     "event time."
 )
 _ON_ARRIVAL = "because left records are joined on arrival and right records do not wait for them."
+
+_NOT_JOINED = "because versions do not wait for left records."
+
+
+def _check_deletion(is_deletion: object) -> None:
+    if is_deletion is not None and not takes(is_deletion, 1):
+        raise ConfigurationError(f"is_deletion must be a callable (row) -> bool, not {is_deletion!r}.")
 
 
 def _check_type(chosen: JoinType, kind: str, possible: tuple[JoinType, ...], reason: str) -> None:

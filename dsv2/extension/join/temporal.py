@@ -17,7 +17,7 @@ from dsv2.base.type_variables import IN1, IN2, OUT
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
-from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, written_by_user
+from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, deletes, written_by_user
 from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
@@ -103,7 +103,7 @@ class TemporalJoin(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
         state: Any = ctx.state_manager
-        if self._deletes(record):
+        if deletes(self._is_deletion, record):
             state.entry().pop(LATEST, None)
         else:
             state.entry()[LATEST] = record
@@ -187,11 +187,3 @@ class TemporalJoin(
             check_returned(process(record, row, output, ctx))
         except BaseException as error:
             raise FailedCallbackError("process_record") from error
-
-    def _deletes(self, record: IN2) -> bool:
-        if self._is_deletion is None:
-            return False
-        try:
-            return self._is_deletion(record)
-        except BaseException as error:
-            raise FailedCallbackError("is_deletion") from error

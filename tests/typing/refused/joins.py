@@ -84,6 +84,7 @@ def is_long(text: str) -> bool:
 def a_temporal_join_is_an_inner_or_a_left_one_of_rows_that_it_knows(g: Given) -> None:
     join(every_pair, JoinMode.temporal(), JoinType.LEFT)  # E: call-overload
     join(every_pair, JoinMode.temporal(), JoinType.RIGHT)  # E: call-overload
+    join(every_pair, JoinMode.versioned(), JoinType.LEFT)  # E: call-overload
     wrong = join(every_pair, JoinMode.temporal(), is_deletion=is_long)
     g.keyed.connect_and_process(g.other_keyed, wrong)  # E: misc
     g.other_keyed.connect_and_process(g.keyed, join(every_pair, JoinMode.temporal()))  # E: arg-type

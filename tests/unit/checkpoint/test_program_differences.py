@@ -289,6 +289,11 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["- AT(join): state 'left': its time to live was False and is now True",
          "- AT(join): state 'right': its time to live was False and is now True"],
     ),
+    "time to live of a versioned join": (
+        replace(PROGRAM, join=join(pair, JoinMode.versioned())),
+        replace(PROGRAM, join=join(pair, JoinMode.versioned(ttl=StateTtl(ms(5))))),
+        ["- AT(join): state 'versions': its time to live was False and is now True"],
+    ),
     "what windows hold": (
         replace(PROGRAM, count=windowed(WindowStrategy.session(ms(10)), InWindows())),
         replace(PROGRAM, count=reduced(WindowStrategy.session(ms(20)), max)),
@@ -373,6 +378,10 @@ ALLOWED: dict[str, tuple[Program, Program]] = {
             PROGRAM,
             join=join(pair, JoinMode.temporal(snapshot_timeout=ms(5)), JoinType.LEFT, is_deletion=bool),
         ),
+    ),
+    "type of a versioned join": (
+        replace(PROGRAM, join=join(pair, JoinMode.versioned())),
+        replace(PROGRAM, join=join(pair, JoinMode.versioned(), JoinType.LEFT, is_deletion=bool)),
     ),
     "bounds of an interval join": (
         replace(PROGRAM, join=join(pair, JoinMode.interval(ms(0), ms(1)))),

@@ -155,6 +155,7 @@ def test_function_receives_the_window() -> None:
         (lambda record: record.customer, {"customer": Left("customer")}, INTERVAL, "not an operator.attrgetter"),
         (OF_CUSTOMER, {"on_late_left": lambda record, output, ctx: None}, INTERVAL, "late records are passed to"),
         (OF_CUSTOMER, {}, JoinMode.temporal(), "it is a temporal join"),
+        (OF_CUSTOMER, {}, JoinMode.versioned(), "it is a versioned join"),
         (OF_CUSTOMER, {}, JoinMode.window(WindowStrategy.session(ms(5))), "not tumbling or sliding windows"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_allowed_lateness(ms(1))), "allowed lateness"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_early_firing(timedelta(hours=1))), "early firing"),

@@ -47,6 +47,16 @@ class TestRefused:
             (JoinMode.unbounded(), {"is_deletion": bool}, "is_deletion does not apply to an unbounded join."),
             (JoinMode.temporal(), {"on_late_right": print}, "on_late_right does not apply to a temporal join."),
             (JoinMode.interval(ms(0), ms(1)), {"is_deletion": bool}, "is_deletion does not apply to a join in interv"),
+            (
+                JoinMode.versioned(),
+                {"is_deletion": "cents"},
+                "is_deletion must be a callable (row) -> bool, not 'cents'.",
+            ),
+            (
+                JoinMode.versioned(),
+                {"on_late_left": 5},
+                "on_late_left must be a callable (record, output, ctx), not 5.",
+            ),
             (ms(5), {}, "mode must be a JoinMode, such as JoinMode.interval(lower, upper), not datetime.timedelta("),
         ],
     )
@@ -101,6 +111,7 @@ class TestRefused:
             (join(pair), "A join requires two keyed streams"),
             (any_join(pair, JoinMode.interval(SECOND, SECOND)), "An interval join requires"),
             (any_join(pair, JoinMode.window(WindowStrategy.tumbling(SECOND))), "A window join requires"),
+            (any_join(pair, JoinMode.versioned()), "A versioned join requires"),
             (any_join(pair, JoinMode.window(WindowStrategy.global_())), "A window join requires"),
         ],
     )
