@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from dsv2.arrow.keyed.panes import ListPanes
 from dsv2.arrow.keyed_operator import KeyedOperator, times_or_least, with_time
 from dsv2.arrow.records import ArrowWholeNumbers, chosen_records, records_of, table_of
 from dsv2.arrow.schema import schema_of
-from dsv2.arrow.segments import codes_of, greatest, heads, ranks, sorting
+from dsv2.arrow.segments import codes_of, combined, greatest, heads, ranks, shared_ranks, sorting
 from dsv2.arrow.windows import late_records, rows_by_window
 from dsv2.base.derived_classes import derived_class
 from dsv2.base.type_variables import IN, OUT, T
@@ -26,6 +26,7 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import last_of
 from dsv2.state import StateDeclaration, StateTtl, ValueStateDeclaration
+from dsv2.streams.ranking import Ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,58 +34,80 @@ class Ranking:
     """An order of records.
 
     Attributes:
-        by: The field; None: the timestamp.
-        descending: Whether the greatest value comes first.
-        latest_first: Whether of records with the same value the latest comes first.
+        by: The fields; none: the timestamp.
+        descending: For each field whether the greatest value comes first.
+        latest_first: Whether of records with the same values the latest comes first.
+        ties: The ranks of records with the same values.
     """
 
-    by: str | None
-    descending: bool
+    by: tuple[str, ...]
+    descending: tuple[bool, ...]
     latest_first: bool = False
+    ties: Ties = "row_number"
 
     def __str__(self) -> str:
-        order = "descending" if self.descending else "ascending"
-        return f"by {self.by or 'timestamp'}, {order}, {'latest' if self.latest_first else 'earliest'} first"
+        names = self.by or ("timestamp",)
+        order = ", ".join(
+            f"{name} {'descending' if down else 'ascending'}" for name, down in zip(names, self.descending, strict=True)
+        )
+        first = "latest" if self.latest_first else "earliest"
+        ties = "" if self.ties == "row_number" else f", with {self.ties}"
+        return f"by {order}, {first} first{ties}"
 
-    def first(self, rows: pa.Table, of: Numbers, field: str, count: int) -> tuple[pa.Table, Numbers]:
-        """Return the first ``count`` rows of each segment, and the numbers of their keys.
+    @property
+    def reversed(self) -> Ranking:
+        """The order from the last record to the first."""
+        return replace(self, descending=tuple(not down for down in self.descending), latest_first=not self.latest_first)
+
+    def codes(self, columns: Mapping[str, pa.ChunkedArray] | pa.Table, time: str) -> Numbers:
+        """Return whole numbers in the order of some rows. ``time`` is the column with the timestamps."""
+        names = zip(self.by or (time,), self.descending, strict=True)
+        return combined([codes_of(columns[name], descending=down) for name, down in names])
+
+    def ranks(self, of: Numbers, codes: Numbers) -> Numbers:
+        """Return the ranks of rows that are sorted, from 0. ``of`` are the numbers of their keys."""
+        return ranks(of) if self.ties == "row_number" else shared_ranks(of, codes, dense=self.ties == "dense_rank")
+
+    def first(self, rows: pa.Table, of: Numbers, time: str, count: int) -> Numbers:
+        """Return the places of the rows whose rank is at most ``count``, by key and in their order.
 
         Args:
             rows: The rows, in the order of arrival.
             of: The numbers of their keys.
-            field: The field by which they are ranked.
-            count: The number of rows to return.
+            time: The column with the timestamps.
+            count: The last rank.
         """
-        codes = [codes_of(rows[field], descending=self.descending)]
-        if self.latest_first:
-            codes.append(-np.arange(len(of)))
-        order = sorting(of, *codes)
-        order = order[ranks(of[order]) < count]
-        return rows.take(pa.array(order)), of[order]
+        codes = self.codes(rows, time)
+        order = sorting(of, codes, -np.arange(len(of))) if self.latest_first else sorting(of, codes)
+        return order[self.ranks(of[order], codes[order]) < count]
 
 
 class FirstOrLast(KeyedOperator[T, T], Generic[T]):
-    """Emits each record that is the first or last one of its key so far. State is the value by which they are compared.
+    """Emits each record that is the first or last one of its key so far. State has the values that are compared.
 
     Args:
         kind: The class of the records.
         key_names: The fields of the key.
-        by: The field; None: the timestamp.
-        is_last: Whether it is the last one. A record with the same value as the last one replaces it.
+        ranking: The order.
+        is_last: Whether it is the last one. A record with the same values as the last one replaces it.
         ttl: The time to live of the state of a key, after its last change.
     """
 
     def __init__(
-        self, kind: type[T], key_names: Sequence[str], by: str | None, is_last: bool, ttl: StateTtl | None
+        self, kind: type[T], key_names: Sequence[str], ranking: Ranking, is_last: bool, ttl: StateTtl | None
     ) -> None:
         super().__init__(kind, key_names, kind)
-        self.by = by
+        self.ranking = ranking
         self.is_last = is_last
-        field, field_type = ("timestamp", int) if by is None else (by, (field_types(kind) or {})[by])
-        self._field = field
+        types = field_types(kind) or {}
+        fields = tuple((name, types[name]) for name in ranking.by) or (("timestamp", int),)
+        self._fields = tuple(name for name, _ in fields)
+        order = ", ".join(
+            f"{name} descending" if down else name for name, down in zip(self._fields, ranking.descending, strict=True)
+        )
         self._state = ValueStateDeclaration(
-            f"{'last' if is_last else 'first'} by {by or 'timestamp'}",
-            derived_class(kind, f"by_{field}", ((field, field_type),)),
+            f"{'last' if is_last else 'first'} by {order}",
+            derived_class(kind, f"by_{'_'.join(self._fields)}", fields),
             ttl=ttl,
         )
 
@@ -92,22 +115,25 @@ class FirstOrLast(KeyedOperator[T, T], Generic[T]):
         return [self._state]
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        names = {*self.key_names} | ({self.by} if self.by is not None else set())
-        table = table_of(batch.records, self.kind, names)
+        table = table_of(batch.records, self.kind, {*self.key_names, *self.ranking.by})
         keys, values = self._keys_of(table), self._values(table, batch)
         state, found = ctx.keyed_state(self._state), ctx.columns.find(keys)
         has_state = state.contains(keys).to_numpy(zero_copy_only=False)
-        before = in_one_piece(state.get(keys)[self._field])
-        codes = codes_of(pa.concat_arrays([before, values]), descending=not self.is_last)
-        becomes = self._become_greatest(found.places, codes[len(values) :], codes[: len(values)], has_state)
+        before, count = state.get(keys), len(batch)
+        both = {name: pa.chunked_array([*before[name].chunks, values[name]]) for name in self._fields}
+        codes = self.ranking.codes(both, self._fields[0])
+        codes = codes if self.is_last else np.invert(codes)
+        becomes = self._become_greatest(found.places, codes[count:], codes[:count], has_state)
         chosen = np.flatnonzero(becomes)
         if not len(chosen):
             return
         latest = np.full(len(found.keys), -1, np.int64)
         latest[found.places[chosen]] = chosen  # numpy assigns the last one of a repeated place
         changed = np.flatnonzero(latest >= 0)
-        state.put_distinct(found.keys.take(changed), {self._field: values.take(pa.array(latest[changed]))})
-        output.collect_batch(batch if len(chosen) == len(values) else chosen_records(batch, pa.array(becomes)))
+        places = pa.array(latest[changed])
+        new = {name: column.take(places) for name, column in values.items()}
+        state.put_distinct(found.keys.take(changed), new)
+        output.collect_batch(batch if len(chosen) == count else chosen_records(batch, pa.array(becomes)))
 
     def _become_greatest(self, places: Numbers, codes: Numbers, before: Numbers, has_state: Numbers) -> Numbers:
         """Return which records come after all records of their key before them."""
@@ -122,10 +148,10 @@ class FirstOrLast(KeyedOperator[T, T], Generic[T]):
         becomes[order] = is_later | (first & ~has_state)
         return becomes
 
-    def _values(self, table: pa.Table, batch: RecordBatch[Any]) -> pa.Array:
-        if self.by is None:
-            return pa.array(times_or_least(batch))
-        return in_one_piece(table[self.by])
+    def _values(self, table: pa.Table, batch: RecordBatch[Any]) -> dict[str, pa.Array]:
+        if not self.ranking.by:
+            return {self._fields[0]: pa.array(times_or_least(batch))}
+        return {name: in_one_piece(table[name]) for name in self._fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +198,7 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
         self.ranking = ranking
         self.fields = fields
         self._stored: type[Any]
-        self._stored, self._time = (kind, "") if ranking.by is not None else with_time(kind)
+        self._stored, self._time = (kind, "") if ranking.by else with_time(kind)
 
     @property
     def record_types(self) -> tuple[type, ...]:
@@ -204,7 +230,8 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
             part = table if places is None else table.take(pa.array(places))
             keys = self._keys_of(part)
             rows, of = panes.get(slot, keys).followed_by(part)
-            panes.replace(slot, keys, *self.ranking.first(rows, of, self.ranking.by or self._time, self.count))
+            chosen = self.ranking.first(rows, of, self._time, self.count)
+            panes.replace(slot, keys, rows.take(pa.array(chosen)), of[chosen])
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         panes: ListPanes = ctx.columns
@@ -218,8 +245,9 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
             panes.drop(slot)
 
     def _results(self, rows: pa.Table, of: Numbers, start: int, end: int) -> pa.Table:
+        ranked = self.ranking.ranks(of, self.ranking.codes(rows, self._time)) + 1
         further = {
-            self.fields.rank: ranks(of) + 1,
+            self.fields.rank: ranked,
             self.fields.start: np.full(len(of), start, np.int64),
             self.fields.end: np.full(len(of), end, np.int64),
         }
@@ -227,13 +255,26 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
         return pa.table({name: pa.array(further[name]) if name in further else rows[name] for name in names})
 
 
-def check_order(kind: type[Any], by: str | None) -> str | None:
-    """Return why records of ``kind`` cannot be ordered by a field; None if they can be."""
-    if by is None:
-        return None
+def ranking_of(
+    kind: type[Any],
+    by: str | Sequence[str] | None,
+    descending: bool | Sequence[bool],
+    ties: Ties = "row_number",
+) -> Ranking | str:
+    """Return the order of records of ``kind`` by fields, or why they do not have it."""
+    names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     schema = schema_of(kind)
-    if by not in schema.names:
-        return f"{kind.__qualname__} has no field {by!r}, only {', '.join(schema.names)}."
-    if pa.types.is_list(schema.field(by).type):
-        return f"{by!r} of {kind.__qualname__} is a list, which has no order."
-    return None
+    for name in names:
+        if name not in schema.names:
+            return f"{kind.__qualname__} has no field {name!r}, only {', '.join(schema.names)}."
+        if pa.types.is_list(schema.field(name).type):
+            return f"{name!r} of {kind.__qualname__} is a list, which has no order."
+    if by is not None and (not names or len(names) != len({*names})):
+        return f"by takes one or more different fields, not {by!r}."
+    count = max(len(names), 1)
+    directions = (descending,) * count if isinstance(descending, bool) else tuple(descending)
+    if len(directions) != count or not all(isinstance(one, bool) for one in directions):
+        return f"descending takes a bool, or one for each of the {count} fields, not {descending!r}."
+    if ties not in get_args(Ties):
+        return f"ties must be one of {', '.join(map(repr, get_args(Ties)))}, not {ties!r}."
+    return Ranking(names, directions, ties=ties)

@@ -13,7 +13,7 @@ from dsv2.arrow.keyed_operator import KeyedOperator, times_or_least, with_time
 from dsv2.arrow.ranking import Ranking
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import fitted, schema_of, table_to_rows
-from dsv2.arrow.segments import NONE, bounds, codes_of, ranks, sorting
+from dsv2.arrow.segments import NONE, bounds, ranks, sorting
 from dsv2.base.type_variables import IN
 from dsv2.model.change import Change, ChangeKind
 from dsv2.model.record_batch import RecordBatch, Timestamps
@@ -58,7 +58,7 @@ class RunningTop(KeyedOperator[IN, Any]):
         self.rank = rank
         self.change = change
         self._stored: type[Any]
-        self._stored, self._time = (kind, "") if ranking.by is not None else with_time(kind)
+        self._stored, self._time = (kind, "") if ranking.by else with_time(kind)
         self._state = ListStateDeclaration(f"first {count} {ranking}", self._stored, ttl=ttl)
 
     @property
@@ -81,8 +81,7 @@ class RunningTop(KeyedOperator[IN, Any]):
         found = state.get(keys)
         rows = pa.concat_tables([found.rows, table.select(found.rows.column_names)])
         of = np.concatenate([found.of, found.of_keys])
-        order = sorting(of, codes_of(rows[self.ranking.by or self._time], descending=self.ranking.descending))
-        order = order[ranks(of[order]) < self.count]
+        order = self.ranking.first(rows, of, self._time, self.count)
         stored = len(found.of)
         if (order < stored).all():
             return

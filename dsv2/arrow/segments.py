@@ -6,6 +6,7 @@ numbers are ascending. No algorithm has a loop over rows or keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -56,6 +57,19 @@ def _ranks(values: pa.Array) -> Numbers:
     return ranks
 
 
+def combined(codes: Sequence[Numbers]) -> Numbers:
+    """Return whole numbers in the order of rows that are compared by the first of ``codes``, then by the next."""
+    if len(codes) == 1:
+        return codes[0]
+    order = np.lexsort(codes[::-1])
+    steps = np.zeros(len(order), np.bool_)
+    for one in codes:
+        steps[1:] |= one[order[1:]] != one[order[:-1]]
+    found = np.empty(len(order), np.int64)
+    found[order] = np.cumsum(steps)
+    return found
+
+
 def sorting(of: Numbers, *codes: Numbers) -> Numbers:
     """Return the places of rows, sorted by the number of the key and by ``codes``. Equal rows keep their order."""
     if not codes and (of[1:] >= of[:-1]).all():
@@ -94,6 +108,22 @@ def stops(of: Numbers) -> Numbers:
 def ranks(of: Numbers) -> Numbers:
     """Return the number of rows before it in its segment, for each row."""
     return np.arange(len(of)) - starts(of)
+
+
+def shared_ranks(of: Numbers, codes: Numbers, *, dense: bool) -> Numbers:
+    """Return the number of rows before it with another code in its segment, for each row.
+
+    Args:
+        of: The numbers of the keys.
+        codes: Codes of the rows. They ascend in each segment.
+        dense: Whether rows with the same code count as one.
+    """
+    is_new = heads(of)
+    is_new[1:] |= codes[1:] != codes[:-1]
+    number: Numbers = np.cumsum(is_new)
+    counted: Numbers = number if dense else np.flatnonzero(is_new)[number - 1]
+    found: Numbers = counted - counted[starts(of)]
+    return found
 
 
 def greatest(of: Numbers, codes: Numbers) -> Numbers:

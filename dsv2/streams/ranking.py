@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
 from dsv2.aggregates.field_types import field_types
 from dsv2.base.columnar import column_names
@@ -27,12 +27,22 @@ if TYPE_CHECKING:
     from dsv2.extension.window.strategy import WindowStrategy
     from dsv2.streams.kinds import ConfiguredStream
 
+Ties: TypeAlias = Literal["row_number", "rank", "dense_rank"]
+"""The ranks of records with the same values: different ones, or as SQL's functions have them."""
+_Order: TypeAlias = tuple[type[Any], tuple[str, ...], Any]
+"""The class of the records, the fields of the key, and the order."""
+
 
 class KeyedRanking(Stream[T_co], Generic[T_co]):
     """The operators, as a base of ``KeyedPartitionStream``."""
 
     def last(
-        self, by: str | None = None, records: type[Any] | None = None, *, ttl: timedelta | StateTtl | None = None
+        self,
+        by: str | Sequence[str] | None = None,
+        records: type[Any] | None = None,
+        *,
+        descending: bool | Sequence[bool] = False,
+        ttl: timedelta | StateTtl | None = None,
     ) -> ConfiguredStream[T_co]:
         """Emit each record that is the last one of its key so far: no earlier record of the key has a greater ``by``.
 
@@ -41,35 +51,43 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         greater. It runs on columns: the key selector must be an ``operator.attrgetter``.
 
         Args:
-            by: The field by which records are ordered. None: their timestamps. Records without a timestamp are in the
-                order of arrival, before all others.
+            by: The field by which records are ordered, or several, of which the first one decides first. None: their
+                timestamps. Records without a timestamp are in the order of arrival, before all others.
             records: The class of the records, a NamedTuple class or dataclass. None: as the stream declares it.
+            descending: Whether the order is descending, so that the last record has the least value. For several
+                fields one bool, or one for each.
             ttl: The time for which the value of a key is remembered after its last change, in processing time; a
                 ``StateTtl`` for other rules. None: for ever.
 
         Raises:
             PlanError: The key selector is not an ``operator.attrgetter``, the class of the records is not known or has
-                no columns, or it has no such field.
+                no columns, it has no such field, or there is not one direction or one for each field.
             ConfigurationError: ``ttl`` is invalid.
         """
-        return configured(self._builder, _first_or_last(self, "last", by, records, ttl))
+        return configured(self._builder, _first_or_last(self, "last", by, descending, records, ttl))
 
     def first(
-        self, by: str | None = None, records: type[Any] | None = None, *, ttl: timedelta | StateTtl | None = None
+        self,
+        by: str | Sequence[str] | None = None,
+        records: type[Any] | None = None,
+        *,
+        descending: bool | Sequence[bool] = False,
+        ttl: timedelta | StateTtl | None = None,
     ) -> ConfiguredStream[T_co]:
         """Emit each record that is the first one of its key so far: all before it have a greater ``by``.
 
         Of records with the same value, the one that arrived earlier is the first one. All else is as for ``last``.
         """
-        return configured(self._builder, _first_or_last(self, "first", by, records, ttl))
+        return configured(self._builder, _first_or_last(self, "first", by, descending, records, ttl))
 
     @overload
     def top_n(
         self,
         n: int,
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         ttl: timedelta | StateTtl | None = None,
         records: type[Any] | None = None,
     ) -> ConfiguredStream[Change[T_co]]: ...
@@ -79,8 +97,9 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         n: int,
         result: type[OUT],
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         rank: str = "",
         ttl: timedelta | StateTtl | None = None,
         records: type[Any] | None = None,
@@ -91,8 +110,9 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         n: int,
         result: type[OUT],
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         rank: str = "",
         change: str,
         ttl: timedelta | StateTtl | None = None,
@@ -103,8 +123,9 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         n: int,
         result: type[Any] | None = None,
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         rank: str = "",
         change: str = "",
         ttl: timedelta | StateTtl | None = None,
@@ -123,9 +144,14 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
             n: The number of records.
             result: The class of the results: fields of the records, and those named by ``rank`` and ``change``. None:
                 the records themselves.
-            by: The field by which records are ordered. None: their timestamps.
-            descending: Whether the record with the greatest value is the first one.
-            rank: The field of ``result`` for the rank, from 1.
+            by: The field by which records are ordered, or several, of which the first one decides first. None: their
+                timestamps.
+            descending: Whether the record with the greatest value is the first one. For several fields one bool, or one
+                for each.
+            ties: The ranks of records with the same values: ``row_number``, different ones; ``rank``, the number of
+                records before all of them, plus 1; ``dense_rank``, the number of different values before them, plus 1.
+                All records with ranks up to ``n`` are kept, which may be more than ``n``.
+            rank: The field of ``result`` for the rank, from 1. Not with ``ties``, because ranks are then not unique.
             change: The text field of ``result`` for the kind of the change, such as ``"+I"``, so that the changes stay
                 columns. Empty: the results are in ``Change`` objects.
             ttl: The time for which the records of a key are remembered after their last change. None: for ever.
@@ -136,10 +162,11 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
             ConfigurationError: ``ttl`` is invalid.
         """
         _check_count(n)
-        kind, names, made = _columns(self, "top_n", by, records)
+        kind, names, ranking = _columns(self, "top_n", records, by, descending, ties)
         result = kind if result is None else result
+        if rank and ranking.ties != "row_number":
+            raise PlanError(f"top_n at {caller_location()}: rows of a rank are not unique with ties={ties!r}.")
         _check_result(kind, result, {rank: int, change: str}, f"top_n at {caller_location()}")
-        ranking = made.Ranking(by, descending)
         top = import_module("dsv2.arrow.running_top").RunningTop
         function = top(kind, names, result, n, ranking, rank, change, ttl_of(ttl))
         return configured(self._builder, self._add(OperatorKind.ONE_INPUT, function, "TopN"))
@@ -151,21 +178,40 @@ class WindowRanking(Generic[T]):
     _stream: Any
     _strategy: WindowStrategy
 
-    def last(self, by: str | None = None, records: type[Any] | None = None) -> ConfiguredStream[T]:
+    def last(
+        self,
+        by: str | Sequence[str] | None = None,
+        records: type[Any] | None = None,
+        *,
+        descending: bool | Sequence[bool] = False,
+    ) -> ConfiguredStream[T]:
         """Emit the last record of each window at its end, with the timestamp of the window.
 
         The order and the arguments are those of ``KeyedPartitionStream.last``. Windows are tumbling or sliding ones in
         event time, without allowed lateness, early firing, trigger and late output.
         """
-        return _ranked(self, "last", by, records, None, 1, is_descending=True, latest_first=True)
+        kind, names, order = _columns(self._stream, "last", records, by, descending)
+        return _ranked(self, "last", (kind, names, order.reversed), None, 1)
 
-    def first(self, by: str | None = None, records: type[Any] | None = None) -> ConfiguredStream[T]:
+    def first(
+        self,
+        by: str | Sequence[str] | None = None,
+        records: type[Any] | None = None,
+        *,
+        descending: bool | Sequence[bool] = False,
+    ) -> ConfiguredStream[T]:
         """Emit the first record of each window at its end. As ``last`` in all other respects."""
-        return _ranked(self, "first", by, records, None, 1, is_descending=False)
+        return _ranked(self, "first", _columns(self._stream, "first", records, by, descending), None, 1)
 
     @overload
     def top_n(
-        self, n: int, *, by: str | None, descending: bool = True, records: type[Any] | None = None
+        self,
+        n: int,
+        *,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
+        records: type[Any] | None = None,
     ) -> ConfiguredStream[T]: ...
     @overload
     def top_n(
@@ -173,8 +219,9 @@ class WindowRanking(Generic[T]):
         n: int,
         result: type[OUT],
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         rank: str = "",
         start: str = "",
         end: str = "",
@@ -185,8 +232,9 @@ class WindowRanking(Generic[T]):
         n: int,
         result: type[Any] | None = None,
         *,
-        by: str | None,
-        descending: bool = True,
+        by: str | Sequence[str] | None,
+        descending: bool | Sequence[bool] = True,
+        ties: Ties = "row_number",
         rank: str = "",
         start: str = "",
         end: str = "",
@@ -201,8 +249,9 @@ class WindowRanking(Generic[T]):
             n: The number of records.
             result: The class of the results: fields of the records, and those named by ``rank``, ``start`` and ``end``.
                 None: the records themselves.
-            by: The field by which records are ordered. None: their timestamps.
-            descending: Whether the record with the greatest value is the first one.
+            by: As for ``KeyedPartitionStream.top_n``.
+            descending: Likewise.
+            ties: Likewise.
             rank: The field of ``result`` for the rank, from 1.
             start: The field for the start of the window, in ms.
             end: The field for its end.
@@ -212,38 +261,36 @@ class WindowRanking(Generic[T]):
             PlanError: As for ``KeyedPartitionStream.last``, or ``result`` has other fields, or the windows are others.
         """
         _check_count(n)
-        return _ranked(self, "top_n", by, records, result, n, is_descending=descending, rank=rank, start=start, end=end)
+        order = _columns(self._stream, "top_n", records, by, descending, ties)
+        return _ranked(self, "top_n", order, result, n, rank=rank, start=start, end=end)
 
 
 def _first_or_last(
-    stream: Stream[Any], method: str, by: str | None, records: type[Any] | None, ttl: timedelta | StateTtl | None
+    stream: Stream[Any],
+    method: str,
+    by: str | Sequence[str] | None,
+    descending: bool | Sequence[bool],
+    records: type[Any] | None,
+    ttl: timedelta | StateTtl | None,
 ) -> InputRef:
-    kind, names, made = _columns(stream, method, by, records)
-    function: ProcessFunction = made.FirstOrLast(kind, names, by, method == "last", ttl_of(ttl))
+    kind, names, ranking = _columns(stream, method, records, by, descending)
+    made = import_module("dsv2.arrow.ranking")
+    function: ProcessFunction = made.FirstOrLast(kind, names, ranking, method == "last", ttl_of(ttl))
     return stream._add(OperatorKind.ONE_INPUT, function, method.title())
 
 
 def _ranked(
-    windowed: Any,
-    method: str,
-    by: str | None,
-    records: type[Any] | None,
-    result: type[Any] | None,
-    count: int,
-    *,
-    is_descending: bool,
-    latest_first: bool = False,
-    **fields: str,
+    windowed: Any, method: str, order: _Order, result: type[Any] | None, count: int, **fields: str
 ) -> ConfiguredStream[Any]:
     stream, where = windowed._stream, f"{method} at {caller_location()}"
-    kind, names, made = _columns(stream, method, by, records)
+    kind, names, ranking = order
     reason = windowed._why_rows()
     if reason is not None:
         raise PlanError(f"{where} runs on columns, but {reason}. Call process with a window function.")
+    made = import_module("dsv2.arrow.ranking")
     further = made.RankedFields(**fields)
     result = kind if result is None else result
     _check_result(kind, result, dict.fromkeys(fields.values(), int), where)
-    ranking = made.Ranking(by, is_descending, latest_first)
     function = made.RankedWindows(kind, names, result, windowed._strategy, count, ranking, further)
     return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", "")))
 
@@ -268,16 +315,19 @@ def _check_result(kind: type[Any], result: type[Any], further: Mapping[str, type
 
 
 def _columns(
-    stream: Stream[Any], method: str, by: str | None, records: type[Any] | None
-) -> tuple[type[Any], tuple[str, ...], Any]:
-    """Return the class of the records, the fields of the key, and the module with the functions."""
+    stream: Stream[Any],
+    method: str,
+    records: type[Any] | None,
+    by: str | Sequence[str] | None,
+    descending: bool | Sequence[bool],
+    ties: Ties = "row_number",
+) -> _Order:
     where = f"{method} at {caller_location()}"
     kind, names = keyed_columns(stream, where, records)
-    made = import_module("dsv2.arrow.ranking")
-    reason = made.check_order(kind, by)
-    if reason is not None:
-        raise PlanError(f"{where}: {reason}")
-    return kind, names, made
+    ranking = import_module("dsv2.arrow.ranking").ranking_of(kind, by, descending, ties)
+    if isinstance(ranking, str):
+        raise PlanError(f"{where}: {ranking}")
+    return kind, names, ranking
 
 
 def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) -> tuple[type[Any], tuple[str, ...]]:

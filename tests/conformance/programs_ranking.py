@@ -49,6 +49,7 @@ class FirstAndLast(Program):
             keyed = stream.key_by(attrgetter("auction", "item"))
             p.collect(keyed.last("price").process(Stamped()), f"last in {name}")
             p.collect(keyed.first("price").process(Stamped()), f"first in {name}")
+            p.collect(keyed.last(["item", "price"]).process(Stamped()), f"last of two fields in {name}")
             p.collect(keyed.last().process(Stamped()), f"latest in {name}")
             of_windows = keyed.window(WINDOWS)
             p.collect(of_windows.last("price").process(Stamped()), f"last of windows in {name}")
@@ -60,6 +61,9 @@ class FirstAndLast(Program):
             by_key.setdefault((bid.auction, bid.item), []).append(bid)
         for name in ("rows", "columns"):
             self.expect(run, f"last in {name}", by_key, lambda bid, before: bid.price >= max(before, default=-1))
+            self.expect(
+                run, f"last of two fields in {name}", by_key, lambda bid, before: bid.price >= max(before, default=-1)
+            )
             self.expect(run, f"first in {name}", by_key, lambda bid, before: bid.price < min(before, default=99))
             self.expect(run, f"latest in {name}", by_key, lambda bid, before: True)
             last, first = [], []
@@ -91,22 +95,33 @@ class TopOfWindows(Program):
         keyed = p.timed(BIDS, attrgetter("time")).key_by(attrgetter("auction"))
         sliding = WindowStrategy.sliding(timedelta(milliseconds=SIZE), timedelta(milliseconds=10))
         p.collect(keyed.window(WINDOWS).top_n(2, by="price"), "bids")
+        by_item = keyed.window(WINDOWS).top_n(1, Top, by="item", ties="dense_rank", rank="rank", start="start")
+        p.collect(by_item, "bids of the greatest item")
+        by_both = keyed.window(WINDOWS).top_n(2, by=["item", "time"], descending=[True, False])
+        p.collect(by_both, "bids by item and time")
         ranked = keyed.window(sliding).top_n(3, Top, by="price", rank="rank", start="start")
         p.collect(ranked.process(Stamped()), "ranked")
 
     def check(self, run: Run) -> None:
         expected: list[Any] = []
         ranked: list[Any] = []
+        of_item: list[Any] = []
+        by_both: list[Any] = []
         for auction in {bid.auction for bid in BIDS}:
             for start in range(-10, 60, 10):
                 inside = [bid for bid in BIDS if bid.auction == auction and start <= bid.time < start + SIZE]
                 inside.sort(key=lambda bid: -bid.price)
                 if start % SIZE == 0:
                     expected += inside[:2]
+                    greatest = max((bid.item for bid in inside), default=0)
+                    of_item += [Top(auction, bid.price, bid.time, 1, start) for bid in inside if bid.item == greatest]
+                    by_both += sorted(inside, key=lambda bid: (-bid.item, bid.time))[:2]
                 for rank, bid in enumerate(inside[:3], start=1):
                     ranked.append((Top(auction, bid.price, bid.time, rank, start), start + SIZE - 1))
         run.expect_all(*expected, name="bids")
         run.expect_all(*ranked, name="ranked")
+        run.expect_all(*of_item, name="bids of the greatest item")
+        run.expect_all(*by_both, name="bids by item and time")
 
 
 class TopChange(NamedTuple):

@@ -52,7 +52,12 @@ ROWS = st.tuples(
     st.text("aé\U0001f600", max_size=2),
 )
 EVENTS = long_lists(ROWS, max_size=40).map(lambda rows: [Event(number, *row) for number, row in enumerate(rows)])
-BY = st.sampled_from([None, "time", "price", "text"])
+Order = tuple[str | list[str] | None, bool | list[bool]]
+"""The fields, and whether they descend."""
+ORDERS: st.SearchStrategy[Order] = st.tuples(st.sampled_from([None, "time", "price", "text"]), st.booleans()) | (
+    st.tuples(st.sampled_from([["price", "time"], ["text", "price"]]), st.lists(st.booleans(), min_size=2, max_size=2))
+)
+TIES = st.sampled_from(["row_number", "rank", "dense_rank"])
 BATCHES = st.sampled_from([1, 3, 100])
 
 
@@ -75,49 +80,75 @@ def sql(query: str, events: list[Event]) -> list[tuple[Any, ...]]:
     return duckdb.connect().register("events", table).execute(query).fetchall()
 
 
+def fields_of(order: Order) -> list[tuple[str, bool]]:
+    by, descending = order
+    names = by if isinstance(by, list) else [by or "time"]
+    return list(zip(names, descending if isinstance(descending, list) else [descending], strict=True))
+
+
+def sql_order(order: Order, *, backwards: bool = False) -> str:
+    """The order in SQL, without that of equal records."""
+    directions = ("ASC NULLS FIRST", "DESC NULLS LAST")
+    return ", ".join(f"{name} {directions[descending != backwards]}" for name, descending in fields_of(order))
+
+
 @examples(15)
-@given(EVENTS.filter(bool), BY, st.booleans(), BATCHES)
-def test_first_and_last(events: list[Event], by: str | None, is_last: bool, batch: int) -> None:
-    found: dict[tuple[str, int], Event] = {}
-    emitted = run(events, batch, lambda keyed: keyed.last(by, Event) if is_last else keyed.first(by, Event))
+@given(EVENTS.filter(bool), ORDERS, st.booleans(), BATCHES)
+def test_first_and_last(events: list[Event], order: Order, is_last: bool, batch: int) -> None:
+    (by, descending), found = order, dict[tuple[str, int], Event]()
+
+    def apply(keyed: Any) -> Any:
+        return (keyed.last if is_last else keyed.first)(by, Event, descending=descending)
+
+    emitted = run(events, batch, apply)
     for event in emitted:
         found[event.user, event.part] = event
-    order = f"{by or 'time'} {'DESC NULLS LAST' if is_last else 'ASC NULLS FIRST'}, number {'DESC' if is_last else ''}"
+    ordered = f"{sql_order(order, backwards=is_last)}, number {'DESC' if is_last else ''}"
     expected = sql(
-        f"SELECT number FROM events QUALIFY row_number() OVER (PARTITION BY user, part ORDER BY {order}) = 1", events
+        f"SELECT number FROM events QUALIFY row_number() OVER (PARTITION BY user, part ORDER BY {ordered}) = 1", events
     )
     assert sorted(event.number for event in found.values()) == sorted(number for (number,) in expected)
     numbers = [event.number for event in emitted]
     assert len(set(numbers)) == len(numbers)
     for count in range(1, len(events)):  # each record is emitted if it is the one so far
-        assert (events[count - 1].number in numbers) == is_best(events[:count], by, is_last)
+        assert (events[count - 1].number in numbers) == is_best(events[:count], order, is_last)
 
 
-def is_best(events: list[Event], by: str | None, is_last: bool) -> bool:
+def is_best(events: list[Event], order: Order, is_last: bool) -> bool:
     """Return whether the last of ``events`` is the first or last one of its key."""
     *before, event = (one for one in events if (one.user, one.part) == (events[-1].user, events[-1].part))
-    rank = [value_of(one, by) for one in before]
-    own = value_of(event, by)
-    return all(own >= one for one in rank) if is_last else all(own < one for one in rank)
+    compared = [comparison(event, one, order) for one in before]
+    return all(one >= 0 for one in compared) if is_last else all(one < 0 for one in compared)
 
 
-def value_of(event: Event, by: str | None) -> tuple[int, Any]:
-    value = getattr(event, by or "time")
+def comparison(event: Event, other: Event, order: Order) -> int:
+    """Return -1, 0 or 1 if ``event`` comes before ``other``, is equal to it, or comes after it."""
+    for name, descending in fields_of(order):
+        own, others = value_of(event, name), value_of(other, name)
+        if own != others:
+            return -1 if (own < others) != descending else 1
+    return 0
+
+
+def value_of(event: Event, by: str) -> tuple[int, Any]:
+    value = getattr(event, by)
     return (0, 0) if value is None else (2, 0) if value != value else (1, value)
 
 
-@examples(15)
-@given(EVENTS.filter(bool), BY, st.booleans(), st.integers(1, 3), BATCHES)
-def test_top_n_of_windows(events: list[Event], by: str | None, descending: bool, n: int, batch: int) -> None:
-    windows = WindowStrategy.tumbling(timedelta(milliseconds=10))
+@examples(20)
+@given(EVENTS.filter(bool), ORDERS, TIES, st.integers(1, 3), BATCHES)
+def test_top_n_of_windows(events: list[Event], order: Order, ties: Any, n: int, batch: int) -> None:
+    windows, (by, descending) = WindowStrategy.tumbling(timedelta(milliseconds=10)), order
     found = run(
         events,
         batch,
-        lambda keyed: keyed.window(windows).top_n(n, Top, by=by, descending=descending, rank="rank", start="start"),
+        lambda keyed: keyed.window(windows).top_n(
+            n, Top, by=by, descending=descending, ties=ties, rank="rank", start="start"
+        ),
     )
-    order = f"{by or 'time'} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}, number"
+    ordered = sql_order(order) + (", number" if ties == "row_number" else "")
     expected = sql(
-        f"SELECT number, time // 10 * 10 AS start, row_number() OVER (PARTITION BY user, part, start ORDER BY {order}) "
+        f"SELECT number, time // 10 * 10 AS start, {ties}() OVER (PARTITION BY user, part, start ORDER BY {ordered}) "
         f"AS rank FROM events QUALIFY rank <= {n}",
         events,
     )
@@ -185,13 +216,13 @@ class Ranked(NamedTuple):
 
 
 @examples(20)
-@given(EVENTS.filter(bool), BY, st.booleans(), st.integers(1, 3), st.booleans(), BATCHES)
-def test_changes_of_the_first(
-    events: list[Event], by: str | None, descending: bool, n: int, has_rank: bool, batch: int
-) -> None:
-    order = f"{by or 'time'} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}, number"
+@given(EVENTS.filter(bool), ORDERS, TIES, st.integers(1, 3), st.booleans(), BATCHES)
+def test_changes_of_the_first(events: list[Event], order: Order, ties: Any, n: int, has_rank: bool, batch: int) -> None:
+    by, descending = order
+    has_rank = has_rank and ties == "row_number"
+    ordered = sql_order(order) + (", number" if ties == "row_number" else "")
     expected = sql(
-        f"SELECT number, row_number() OVER (PARTITION BY user, part ORDER BY {order}) AS rank FROM events "
+        f"SELECT number, {ties}() OVER (PARTITION BY user, part ORDER BY {ordered}) AS rank FROM events "
         f"QUALIFY rank <= {n}",
         events,
     )
@@ -218,7 +249,9 @@ def test_changes_of_the_first(
         assert sorted((number, rank) for (_, _, rank), number in versions.items()) == sorted(expected)
         return
     found: set[int] = set()
-    changes: list[Change[Event]] = run(events, batch, lambda keyed: keyed.top_n(n, by=by, descending=descending))
+    changes: list[Change[Event]] = run(
+        events, batch, lambda keyed: keyed.top_n(n, by=by, descending=descending, ties=ties)
+    )
     for change in changes:
         if change.kind is ChangeKind.INSERT:
             assert change.record.number not in found

@@ -74,13 +74,14 @@ def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
 
 def ordered(keyed: KeyedPartitionStream[str, Click]) -> None:
     assert_type(keyed.last("value"), ConfiguredStream[Click])
+    assert_type(keyed.first(["value", "user"], descending=[True, False]), ConfiguredStream[Click])
     assert_type(keyed.first(ttl=timedelta(days=1)), ConfiguredStream[Click])
     assert_type(keyed.top_n(3, by="value"), ConfiguredStream[Change[Click]])
     assert_type(keyed.top_n(3, Total, by="value", rank="value"), ConfiguredStream[Change[Total]])
     assert_type(keyed.top_n(3, Total, by=None, change="user"), ConfiguredStream[Total])
     windows = keyed.window(WindowStrategy.tumbling(timedelta(seconds=1)))
     assert_type(windows.last(), ConfiguredStream[Click])
-    assert_type(windows.top_n(3, by="value"), ConfiguredStream[Click])
+    assert_type(windows.top_n(3, by=("value", "user"), ties="rank"), ConfiguredStream[Click])
     assert_type(windows.top_n(3, Total, by="value", rank="value"), ConfiguredStream[Total])
     assert_type(keyed.over(rows=3).aggregate(Total, value=Sum("value")), ConfiguredStream[Total])
 

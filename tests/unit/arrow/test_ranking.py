@@ -115,6 +115,21 @@ def test_value_of_a_key_is_forgotten() -> None:
     assert [one.time for one in one.output.records] == [1, 4]
 
 
+def test_several_fields_with_directions() -> None:
+    """The highest bid, and of equal ones the earliest."""
+    found = results(lambda stream: stream.first(["price", "time"], descending=[True, False]))
+    assert of("ada", found) == [(100, 3), (50, 7), (1_100, 8)]
+    last = results(lambda stream: stream.window(SECOND).last(("price", "time"), descending=(False, True)))
+    assert sorted(of("ada", last)) == [(50, 7), (1_100, 8)]
+    assert of("ben", last) == [(90, 9)]
+    assert of("ben", results(lambda stream: stream.last("time", descending=True))) == [
+        (150, 5),
+        (150, None),
+        (140, 9),
+        (90, 9),
+    ]
+
+
 def test_first_and_last_of_windows() -> None:
     last = results(lambda stream: stream.window(SECOND).last())
     assert of("ada", last) == [(100, 7), (1_200, 1)]
@@ -137,6 +152,21 @@ def test_top_n_of_windows() -> None:
         Top(1, 7, 0, 1_000), Top(1, 8, 1_000, 2_000), Top(1, 9, 0, 1_000), Top(2, 1, 1_000, 2_000),
         Top(2, 3, 0, 1_000), Top(2, 9, 0, 1_000),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ties", "expected"),
+    [
+        ("row_number", [(1, 9), (2, 9), (3, 5)]),
+        ("rank", [(1, 9), (1, 9), (3, 5)]),
+        ("dense_rank", [(1, 9), (1, 9), (2, 5), (3, 1)]),
+    ],
+)
+def test_ranks_of_equal_records(ties: Any, expected: list[tuple[int, int]]) -> None:
+    bids = [bid("ada", 1, 5), bid("ada", 2, 9), bid("ada", 3, 9), bid("ada", 4, 1)]
+    fields = {"rank": "place", "start": "begin", "end": "end"}
+    found = results(lambda stream: stream.window(SECOND).top_n(3, Top, by="price", ties=ties, **fields), bids=bids)
+    assert [(one.place, one.price) for one in found] == expected
 
 
 class Changed(NamedTuple):
@@ -188,6 +218,11 @@ class Placed(NamedTuple):
     ("apply", "text"),
     [
         (lambda stream: stream.last("prize"), "has no field 'prize', only user, time, price, tags"),
+        (lambda stream: stream.first([]), "one or more different fields, not \\[\\]"),
+        (lambda stream: stream.first(["time", "time"]), "one or more different fields"),
+        (lambda stream: stream.last(["time", "price"], descending=[True]), "one for each of the 2 fields, not"),
+        (lambda stream: stream.top_n(1, by="time", ties="min"), "'row_number', 'rank', 'dense_rank', not 'min'"),
+        (lambda stream: stream.top_n(1, Placed, by="time", ties="rank", rank="place"), "not unique with ties='rank'"),
         (lambda stream: stream.first("tags"), "'tags' of Bid is a list, which has no order"),
         (lambda stream: stream.map(list).key_by(len).last(), r"key_by\(operator.attrgetter\('user'\)\)"),
         (lambda stream: stream.map(lambda bid: bid).key_by(attrgetter("user")).last(), "Pass it: records="),
