@@ -29,6 +29,8 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
         raw: Creates the record of a dead letter from a value. None (default): the value itself.
         decode_all: Decodes all values at once, if this is faster. It may raise any exception; the values are then
             decoded one by one.
+        decode_columns: Decodes all values to columnar records, for a function or sink on tables. The records are those
+            of ``decode``. It may raise any exception; the values are then decoded to rows.
         omits_none: Whether a value for which ``decode`` returns None has no record. Default: False.
     """
 
@@ -41,6 +43,7 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
         offsets: Callable[[], Sequence[Offset]] | None = None,
         raw: Callable[[Any], object] | None = None,
         decode_all: Callable[[], Sequence[T_co | None]] | None = None,
+        decode_columns: Callable[[], RecordBatch[T_co]] | None = None,
         omits_none: bool = False,
     ) -> None:
         self.values = values
@@ -49,6 +52,7 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
         self.offsets = offsets
         self.raw = raw
         self.decode_all = decode_all
+        self.decode_columns = decode_columns
         self.omits_none = omits_none
 
     @cached_property

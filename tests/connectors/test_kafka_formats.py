@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
 from components.kafka import KafkaBroker
-from dsv2 import ExecutionEnvironment
-from dsv2.connectors.formats import AvroDecoder, AvroEncoder, ProtobufDecoder, ProtobufEncoder, SchemaRegistry
-from dsv2.connectors.kafka import KafkaSink, KafkaSource, OffsetsInitializer, keys_and_values, values
+from dsv2 import (
+    Collector,
+    DeadLetter,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+)
+from dsv2.connectors.formats import (
+    AvroDecoder,
+    AvroEncoder,
+    FormatError,
+    JsonDecoder,
+    ProtobufDecoder,
+    ProtobufEncoder,
+    SchemaRegistry,
+)
+from dsv2.connectors.kafka import KafkaMessage, KafkaSink, KafkaSource, OffsetsInitializer, keys_and_values, values
 from dsv2.errors import UserFunctionError
 from dsv2.model import RecordBatch
-from dsv2.sinks import CollectSink, SinkBatch, SinkInfo
+from dsv2.sinks import CollectSink, DriverSink, SinkBatch, SinkInfo
 from tests import protobuf_messages as pb
 from tests.durations import ms
 from tests.kafka_topics import Topics
@@ -87,3 +103,54 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
         named = rf"(?s)FormatError: .*\(schema 2, shop.Order\).*topic='{orders}', partition=0, offset=\d+"
         with pytest.raises(UserFunctionError, match=named):
             env.execute("undecodable")
+
+
+class Stamped(OneInputStreamProcessFunction[Order, tuple[Order, int | None]]):
+    """Each record with its timestamp."""
+
+    def process_record(self, record: Order, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+@pytest.mark.parametrize(
+    ("messages", "in_columns"),
+    [
+        ([b'{"customer": 1, "cents": null}', b'{\n"customer": 2, "cents": 5}'], True),
+        ([b'{"customer": 1, "cents": 7}', None, b'{"cents": 9, "customer": 3}'], False),
+        ([b'{"customer": 1, "cents": 7}', b"{}", b'{"customer": 2, "cents": 1}', b""], False),
+    ],
+)
+def test_columns_of_json_are_those_of_single_messages(
+    kafka_broker: KafkaBroker, messages: list[bytes | None], in_columns: bool
+) -> None:
+    topics = Topics(kafka_broker.bootstrap_servers)
+    servers, topic, latest = topics.bootstrap_servers, topics.create(), OffsetsInitializer.latest()
+    topics.send(topic, messages, timestamp=1_700_000_000_000)
+    columnar, found = list[bool](), []
+    for to_tables in (False, True):
+        env, records, letters = local_environment(), CollectSink[Any](), CollectSink[DeadLetter[KafkaMessage]]()
+        source = KafkaSource(servers, topics=topic, decode=values(JsonDecoder(Order)), stopping_offsets=latest)
+        stream = env.from_source(source).with_uid("in").with_error_policy(ErrorPolicy().dead_letter(FormatError))
+        stream.dead_letters(KafkaMessage).to_sink(letters)
+        stream.process(Stamped()).to_sink(records)
+        if to_tables:
+            stream.to_sink(Columns(columnar))
+        env.execute()
+        found.append((records.results, [(letter.record, letter.position) for letter in letters.results]))
+    assert found[0] == found[1]
+    assert columnar == [in_columns]
+    assert {timestamp for _, timestamp in found[0][0]} == {1_700_000_000_000}
+
+
+class Columns(DriverSink[Order]):
+    """Notes in ``found`` whether the records of a batch arrive as columns."""
+
+    def __init__(self, found: list[bool]) -> None:
+        self.found = found
+
+    @property
+    def dsv2_tables_of(self) -> type:
+        return Order
+
+    def write_batch(self, batches: Sequence[RecordBatch[Order]], batch_id: int) -> None:
+        self.found += [batch.is_columnar for batch in batches]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import filterfalse
 from typing import Any, BinaryIO, Generic
@@ -13,6 +13,7 @@ from dsv2.base.type_variables import T, T_co
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SplitBatch
 
 _BYTES_AT_ONCE = 1 << 20
@@ -34,7 +35,7 @@ def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
         texts = text.removesuffix("\n").split("\n") if text else []
         return [decode(line.removesuffix("\r")) for line in texts] if "\r" in text else list(map(decode, texts))
 
-    return _LineFormat(decode_one, _ENDS.__contains__, decode_all)
+    return LineFormat(decode_one, _ENDS.__contains__, decode_all)
 
 
 def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
@@ -43,21 +44,25 @@ def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
     Args:
         decode: Creates the record from the parsed value. ``dict`` keeps objects.
     """
-    return _LineFormat(lambda line: decode(json.loads(line.decode())), bytes.isspace)
+    return LineFormat(lambda line: decode(json.loads(line.decode())), bytes.isspace)
 
 
-class _LineFormat(FileFormat[T_co], Generic[T_co]):
+class LineFormat(FileFormat[T_co], Generic[T_co]):
     """A range of positions covers the lines that begin in it."""
 
     def __init__(
         self,
         decode: Callable[[bytes], T_co],
         is_empty: Callable[[bytes], bool],
-        decode_all: Callable[[list[bytes]], list[T_co]] | None = None,
+        decode_all: Callable[[list[bytes]], Sequence[T_co]] | None = None,
+        decode_columns: Callable[[list[bytes]], RecordBatch[T_co]] | None = None,
+        record_type: type | None = None,
     ) -> None:
         self._decode = decode
         self._is_empty = is_empty
         self._decode_all = decode_all
+        self._decode_columns = decode_columns
+        self.record_type = record_type
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
@@ -91,8 +96,13 @@ class _LineFormat(FileFormat[T_co], Generic[T_co]):
         def offsets() -> list[int]:
             return [number for number, line in enumerate(lines, numbers.at(position)) if not is_empty(line)]
 
-        decode_all = None if self._decode_all is None else partial(self._decode_all, filled)
-        return SplitBatch(filled, self._decode, offsets=offsets, decode_all=decode_all)
+        return SplitBatch(
+            filled,
+            self._decode,
+            offsets=offsets,
+            decode_all=None if self._decode_all is None else partial(self._decode_all, filled),
+            decode_columns=None if self._decode_columns is None else partial(self._decode_columns, filled),
+        )
 
 
 class _LineNumbers:

@@ -7,6 +7,7 @@ function of bytes, and an encoder is a function that returns bytes. They are mad
 from dsv2.connectors.formats.avro import AvroDecoder, AvroEncoder
 from dsv2.connectors.formats.avro_files import avro_files
 from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.json_files import json_records
 from dsv2.connectors.formats.json_schema import JsonDecoder, JsonEncoder
 from dsv2.connectors.formats.protobuf import ProtobufDecoder, ProtobufEncoder
 from dsv2.connectors.formats.registry import MessagePart, SchemaRegistry, Subject, SubjectNameStrategy
@@ -24,4 +25,5 @@ __all__ = (
     "Subject",
     "SubjectNameStrategy",
     "avro_files",
+    "json_records",
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
-from operator import attrgetter
+from importlib import import_module
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Generic, Union, get_args, get_origin
 from uuid import UUID
@@ -18,11 +18,13 @@ import msgspec
 from dsv2.base.type_variables import T_co, T_contra
 from dsv2.connectors.formats.encoder import PreparedEncoder, with_fast_path
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
+from dsv2.connectors.formats.json_reader import JsonReader
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
+from dsv2.model.record_batch import RecordBatch
 
 _CONDITIONS: Mapping[Any, str] = {  # under which values are read as they were
     int: "type({0}) is int",
@@ -180,10 +182,11 @@ class JsonDecoder(Generic[T_co]):
     """
 
     def __init__(self, record_type: type[T_co], *, registry: SchemaRegistry | None = None) -> None:
-        self._record_type = record_type
+        self.record_type = record_type
         self._registry = registry
         self._known: set[bytes] = set()  # headers
-        self._read = _reader("JsonDecoder", record_type)
+        self._reader = JsonReader("JsonDecoder", record_type)
+        self._read = self._reader.read
 
     def __call__(self, data: bytes, /) -> T_co:
         """Decode one record.
@@ -200,14 +203,40 @@ class JsonDecoder(Generic[T_co]):
         try:
             record: T_co = self._read(data)
         except Exception as error:
-            raise FormatError(f"{str(error) or type(error).__name__} ({self._record_type.__qualname__})") from error
+            raise FormatError(f"{str(error) or type(error).__name__} ({self.record_type.__qualname__})") from error
         return record
 
+    def decode_all(self, values: Sequence[bytes], /) -> Sequence[T_co]:
+        """Decode many records at once. Raises any exception if they must be decoded one by one."""
+        return self._reader.records(self._without_headers(values))
+
+    def decode_columns(
+        self, values: Sequence[bytes], timestamps: Sequence[int | None] | None = None, /
+    ) -> RecordBatch[T_co]:
+        """Decode many records as columns.
+
+        Args:
+            values: The bytes of the records.
+            timestamps: The event timestamps of the records in ms, if they have some.
+
+        Raises any exception if the records must be rows: of a class whose values columns do not keep, for example.
+        """
+        objects = self._reader.objects(self._without_headers(values))
+        batch: RecordBatch[T_co] = import_module("dsv2.arrow.decoded").batch_of(objects, self.record_type, timestamps)
+        return batch
+
+    def _without_headers(self, values: Sequence[bytes]) -> Sequence[bytes]:
+        if self._registry is None:
+            return values
+        if not self._known.issuperset(value[:HEADER_BYTES] for value in values):
+            raise FormatError("a message has a schema that is not known yet")
+        return [value[HEADER_BYTES:] for value in values]
+
     def __repr__(self) -> str:
-        return f"JsonDecoder({self._record_type.__qualname__}, registry={self._registry})"
+        return f"JsonDecoder({self.record_type.__qualname__}, registry={self._registry})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(JsonDecoder, self._record_type, registry=self._registry), ()
+        return partial(JsonDecoder, self.record_type, registry=self._registry), ()
 
 
 class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
@@ -233,7 +262,7 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     ) -> None:
         if (schema is None) != (subject is None):
             raise ConfigurationError("JsonEncoder requires both a schema and a subject, or neither.")
-        _reader("JsonEncoder", record_type)
+        JsonReader("JsonEncoder", record_type)
         super().__init__(record_type, subject)
         self._schema = schema if isinstance(schema, str) else json.dumps(schema)
 
@@ -242,40 +271,4 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
         return header(subject.id_of(WrittenSchema(_JSON, self._schema), title))
 
     def _prepared(self) -> Callable[[T_contra], bytes]:
-        return json_encoder(self._record_type, _reader("JsonEncoder", self._record_type))
-
-
-def _reader(user: str, record_type: type) -> Callable[[bytes], Any]:
-    """Return the function that decodes ``record_type``. msgspec would decode a NamedTuple from an array."""
-    _check_nested(user, record_type)
-    try:
-        if not (is_record_class(record_type) and issubclass(record_type, tuple)):
-            return msgspec.json.Decoder(record_type, strict=True).decode
-        fields = fields_of(record_type)
-        defaults = getattr(record_type, "_field_defaults", {})
-        struct = msgspec.defstruct(
-            record_type.__name__,
-            [(f.name, f.hint) if f.required else (f.name, f.hint, defaults[f.name]) for f in fields],
-            kw_only=True,
-        )
-        read: Callable[[bytes], Any] = msgspec.json.Decoder(struct, strict=True).decode
-    except TypeError as error:
-        raise ConfigurationError(f"{user}: {record_type.__qualname__} cannot be decoded from JSON: {error}.") from error
-    if len(fields) == 1:
-        return lambda data: record_type(getattr(read(data), fields[0].name))
-    values = attrgetter(*(field.name for field in fields))
-    return lambda data: record_type(*values(read(data)))
-
-
-def _check_nested(user: str, record_type: type, *, seen: frozenset[type] = frozenset()) -> None:
-    if not is_record_class(record_type) or record_type in seen:
-        return
-    for field in fields_of(record_type):
-        for kind in alternatives(field.hint):
-            if isinstance(kind, type) and issubclass(kind, tuple) and is_record_class(kind):
-                raise ConfigurationError(
-                    f"{user}: {record_type.__qualname__}.{field.name} is a NamedTuple, which would be an array in "
-                    f"JSON. Use a dataclass for nested records."
-                )
-            if isinstance(kind, type):
-                _check_nested(user, kind, seen=seen | {record_type})
+        return json_encoder(self._record_type, JsonReader("JsonEncoder", self._record_type).read)

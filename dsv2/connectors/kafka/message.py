@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import Generic, Protocol, runtime_checkable
 
 from dsv2.base.type_variables import K, T, T_co, V
+from dsv2.model.record_batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,26 @@ class KafkaDecoder(Protocol[T_co]):
 
         The error policy of the source determines how exceptions are handled.
         """
+
+
+@runtime_checkable
+class ManyDecoder(Protocol[T_co]):
+    """A decoder of values that also decodes many at once. ``JsonDecoder`` is one."""
+
+    @property
+    def record_type(self) -> type[T_co]:
+        """The class of the records."""
+
+    def __call__(self, value: bytes, /) -> T_co:
+        """Return the record of a value."""
+
+    def decode_all(self, values: Sequence[bytes], /) -> Sequence[T_co]:
+        """Return the records. Raises any exception if values must be decoded one by one."""
+
+    def decode_columns(
+        self, values: Sequence[bytes], timestamps: Sequence[int | None] | None = None, /
+    ) -> RecordBatch[T_co]:
+        """Return columnar records, with timestamps in ms. Raises any exception if they must be rows."""
 
 
 @dataclass(frozen=True, slots=True)

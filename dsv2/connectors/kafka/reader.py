@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, cast
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, cast
 
 import confluent_kafka
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
@@ -11,7 +13,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 from dsv2.base.type_variables import T_co
 from dsv2.connectors.kafka.client_errors import ClientErrors, KafkaClientLog, failure_of, reported
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
-from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
+from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ManyDecoder, ValueDecoder
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 from dsv2.errors import JobError
@@ -164,21 +166,30 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         return stop
 
     def _records(self, messages: list[Message]) -> SplitBatch[T_co]:
-        stamps = [message.timestamp() for message in messages]
         decode, decode_value = self._decode, self._decode_value
+        stamps = [message.timestamp() for message in messages]
+        timestamps = [None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps]
+        values: list[Any] = [message.value() for message in messages] if decode_value is not None else []
 
-        def decode_all() -> list[T_co | None]:
+        def decode_all() -> Sequence[T_co | None]:
             if decode_value is None:
                 return [decode(_message_of(message)) for message in messages]
-            return [None if (value := message.value()) is None else decode_value(value) for message in messages]
+            if isinstance(decode_value, ManyDecoder):
+                with suppress(Exception):  # a value is None, or does not match
+                    return decode_value.decode_all(values)
+            return [None if value is None else decode_value(value) for value in values]
 
+        decode_columns = None
+        if isinstance(decode_value, ManyDecoder):
+            decode_columns = partial(decode_value.decode_columns, values, timestamps)
         return SplitBatch(
             messages,
             lambda message: decode(_message_of(message)),
-            timestamps=[None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps],
+            timestamps=timestamps,
             offsets=lambda: list(map(_offset, messages)),
             raw=_message_of,
             decode_all=decode_all,
+            decode_columns=decode_columns,
             omits_none=True,
         )
 

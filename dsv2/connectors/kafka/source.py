@@ -14,7 +14,7 @@ from dsv2.checks.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
-from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage
+from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ManyDecoder, ValueDecoder
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import Subscription
@@ -125,6 +125,8 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
             as_choice(OnOffsetsOutOfRange, on_offsets_out_of_range, "on_offsets_out_of_range"),
         )
         self._decode = decode
+        if isinstance(decode, ValueDecoder) and isinstance(decode.decode, ManyDecoder):
+            self.dsv2_record_type = decode.decode.record_type
         self._commits = group_id is not None and commit_offsets is not False
         self.discovery_interval = discovery_interval
         self._split_assigner = as_choice(SplitAssignment, split_assigner, "split_assigner")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -35,6 +36,7 @@ class Decoding:
         callback: What decodes, in errors.
         clock: Waits before a value is decoded again. None: the system clock.
         failures_before: The failures of the source before this micro-batch.
+        to_columns: Whether a function or sink on tables receives the records.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Decoding:
         callback: str = "decode",
         clock: Clock | None = None,
         failures_before: int = 0,
+        to_columns: bool = False,
     ) -> None:
         self._operator = operator
         self._subtask = subtask
@@ -55,6 +58,7 @@ class Decoding:
         self._clock = clock or SystemClock()
         random = Random(f"{operator.uid}/{subtask}")  # a repeated task waits as long
         self._failures_before = failures_before
+        self._to_columns = to_columns
         self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, self._total, random)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
@@ -100,6 +104,9 @@ class Decoding:
         return self._decoded(batch, Positions(self._operator.uid, split, lambda: [offset]))
 
     def _decoded(self, batch: SplitBatch[Any], positions: Positions) -> tuple[RecordBatch[Any], Positions]:
+        if self._to_columns and batch.decode_columns is not None:
+            with suppress(Exception):  # decode to rows, to find the values that fail
+                return batch.decode_columns(), positions
         try:
             records, kept = RecordBatch(batch.records, batch.timestamps), batch.kept
         except _NOT_OF_THE_VALUE:

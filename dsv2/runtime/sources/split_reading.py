@@ -98,8 +98,15 @@ class SplitReading:
         self._operator = operator
         self._order = order
         self._task = task
-        before = order.failures_before
-        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock, failures_before=before)
+        self._decoding = Decoding(
+            operator,
+            order.subtask,
+            task,
+            order.now_ms,
+            clock=clock,
+            failures_before=order.failures_before,
+            to_columns=plan.processes_columns(operator),
+        )
         self._sender = task.sender
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)

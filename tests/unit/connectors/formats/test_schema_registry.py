@@ -301,8 +301,11 @@ def test_json_with_and_without_a_registry(
     encoder = JsonEncoder(kind, schema, subject=registry.subject("", strategy="record", auto_register=True))
     data = encoder(value)
     first = JsonDecoder(kind, registry=registry)
+    with pytest.raises(FormatError):  # the registry must be asked first
+        first.decode_all([data])
     for decoder in (first, in_another_task(first)):
         assert decoder(data) == value
+        assert decoder.decode_all([data, data]) == [value, value]
     assert server.subjects() == ["Order"]
     assert JsonDecoder(kind)(JsonEncoder(kind)(value)) == value
 
