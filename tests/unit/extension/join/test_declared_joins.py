@@ -16,6 +16,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, Left, Right, WindowJoinFunction, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.extension.window.contexts import WindowContext
+from dsv2.state import StateTtl
 from tests.durations import ms
 
 
@@ -155,7 +156,8 @@ def test_function_receives_the_window() -> None:
         (lambda record: record.customer, {"customer": Left("customer")}, INTERVAL, "not an operator.attrgetter"),
         (OF_CUSTOMER, {"on_late_left": lambda record, output, ctx: None}, INTERVAL, "late records are passed to"),
         (OF_CUSTOMER, {}, JoinMode.temporal(), "it is a temporal join"),
-        (OF_CUSTOMER, {}, JoinMode.versioned(), "it is a versioned join"),
+        (OF_CUSTOMER, {}, JoinMode.versioned(StateTtl(ms(5))), "versions have a time to live"),
+        (OF_CUSTOMER, {"is_deletion": bool}, JoinMode.versioned(), "deletions are found by a callable"),
         (OF_CUSTOMER, {}, JoinMode.window(WindowStrategy.session(ms(5))), "not tumbling or sliding windows"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_allowed_lateness(ms(1))), "allowed lateness"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_early_firing(timedelta(hours=1))), "early firing"),
