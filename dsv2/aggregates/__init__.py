@@ -5,6 +5,7 @@ They run on columns where the records have columns, and record by record elsewhe
 
 from dsv2.aggregates.custom import Custom
 from dsv2.aggregates.distinct import ApproxCountDistinct, CountDistinct
+from dsv2.aggregates.neighbours import Lag, Lead
 from dsv2.aggregates.result_field import (
     Aggregate,
     Count,
@@ -32,7 +33,9 @@ __all__ = (
     "Custom",
     "First",
     "Key",
+    "Lag",
     "Last",
+    "Lead",
     "Max",
     "Mean",
     "Min",

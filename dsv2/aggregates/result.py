@@ -7,6 +7,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic
 
 from dsv2.aggregates.field_types import field_types, fits, held_type, shown
+from dsv2.aggregates.neighbours import Neighbour
 from dsv2.aggregates.partial_results import Partial, defaults_of
 from dsv2.aggregates.result_field import Aggregate, Fold, Key, Part, WindowEnd, WindowStart
 from dsv2.base.optional_types import without_none
@@ -56,6 +57,8 @@ class DeclaredResult(Generic[OUT]):
                 raise PlanError(
                     f"{name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max or others of dsv2.aggregates."
                 )
+            if isinstance(part, Neighbour):
+                raise PlanError(f"{name}={part} is a value of another record. Call over(rows=...).aggregate.")
             if isinstance(part, WindowStart | WindowEnd) and not windowed:
                 raise PlanError(f"{name} is a bound of a window, but there is none. Call window(...) first.")
             held = held_type(part, values or {}, key)

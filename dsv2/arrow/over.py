@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dsv2.aggregates import Key
+from dsv2.aggregates import Key, Lead
+from dsv2.aggregates.neighbours import Neighbour
+from dsv2.aggregates.partial_results import defaults_of
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.arrow.aggregates import ColumnAggregate, times_of
 from dsv2.arrow.encoding import Numbers
@@ -33,13 +36,43 @@ class OverFrame:
     Attributes:
         rows: The number of rows.
         range: By how many ms they are at most older. All rows with the same timestamp belong to it.
+        lag: The number of rows before it that are read as well, for ``rows``.
+        lead: Likewise the number of rows after it, for which the result waits.
     """
 
     rows: int | None
     range: int | None
+    lag: int = 0
+    lead: int = 0
 
     def __str__(self) -> str:
-        return f"last {self.rows} rows" if self.range is None else f"rows of the last {self.range} ms"
+        if self.range is not None:
+            return f"rows of the last {self.range} ms"
+        return f"last {self._kept} rows" + (f", {self.lead} ahead" if self.lead else "")
+
+    @property
+    def _kept(self) -> int:
+        assert self.rows is not None
+        return max(self.rows, self.lag + 1)
+
+    def due(self, of: Numbers, times: Numbers, now: int, first_due: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the rows whose results are complete at ``now``, in this order, and the timestamps of the results.
+
+        Args:
+            of: The numbers of the keys of all rows.
+            times: Their timestamps.
+            now: Event time.
+            first_due: The first timer of the key of each row since results were emitted.
+        """
+        complete = times
+        if self.lead:
+            following = np.arange(len(of)) + self.lead
+            complete = np.full(len(of), LONG_MAX, np.int64)
+            has_following = following < stops(of)
+            complete[has_following] = times[following[has_following]]
+        chosen = np.flatnonzero((complete <= now) & (complete >= first_due))
+        chosen = chosen[np.argsort(complete[chosen], kind="stable")]
+        return chosen, complete[chosen]
 
     def bounds(self, of: Numbers, times: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first row of the frames of ``chosen`` rows, and the row after the last."""
@@ -56,9 +89,8 @@ class OverFrame:
         pending = times > now
         if self.range is not None:
             return pending if now == LONG_MAX else np.asarray(times > now - self.range)
-        assert self.rows is not None
         done = np.concatenate([np.zeros(1, np.int64), np.cumsum(~pending)])
-        return np.asarray(pending | (done[stops(of)] - done[:-1] < self.rows))
+        return np.asarray(pending | (done[stops(of)] - done[:-1] < self._kept + self.lead))
 
 
 class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
@@ -70,6 +102,7 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         key_names: The fields of the key.
         emitted: The class of the results. Fields that are not aggregates are those of the record.
         frame: The frame.
+        neighbours: The fields of the results that are values of other rows.
         ttl: The time to live of rows.
     """
 
@@ -80,11 +113,14 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         key_names: Sequence[str],
         emitted: type[OUT],
         frame: OverFrame,
+        neighbours: Mapping[str, Neighbour],
         ttl: StateTtl | None,
     ) -> None:
         super().__init__(result, kind, key_names)
         self.emitted = emitted
         self.frame = frame
+        self.neighbours = neighbours
+        self._defaults = defaults_of(emitted)
         self._stored, self._time = with_time(kind)
         self._state = ListStateDeclaration(str(frame), self._stored, ttl=ttl)
 
@@ -108,6 +144,8 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         keys = self._keys_of(table)
         ctx.keyed_state(self._state).append(keys, table)
         ctx.event_timers.register(keys, times)
+        if self.frame.lead:  # the last results are emitted at the end of the input
+            ctx.event_timers.register(keys, LONG_MAX)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         """Nothing happens between timers."""
@@ -122,28 +160,37 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         times = rows[self._time].to_numpy()
         first_due = np.full(found.count, LONG_MAX, np.int64)
         np.minimum.at(first_due, found.of_keys, timers[TIMESTAMP].to_numpy())
-        self._emit(rows, of, times, np.flatnonzero((times <= now) & (times >= first_due[of])), output)
+        chosen, stamps = self.frame.due(of, times, now, first_due[of])
+        if len(chosen):
+            self._emit(rows, of, times, chosen, stamps, output)
         needed = self.frame.needed(of, times, now)
         state.put(keys, rows.filter(pa.array(needed)), of[needed])
         if self.frame.range is not None:
             self._forget_later(keys, found.of_keys, of, times, np.flatnonzero(needed & (times <= now)), ctx)
 
-    def _emit(self, rows: pa.Table, of: Numbers, times: Numbers, chosen: Numbers, output: Any) -> None:
-        if not len(chosen):
-            return
-        chosen = chosen[np.argsort(times[chosen], kind="stable")]
+    def _emit(self, rows: pa.Table, of: Numbers, times: Numbers, chosen: Numbers, stamps: Numbers, output: Any) -> None:
         low, high = self.frame.bounds(of, times, chosen)
         inputs, places = self._inputs(rows), pa.array(chosen)
         columns = {}
         for name in schema_of(self.emitted).names:
             part = self.result.parts.get(name)
-            if part is None or isinstance(part, Key):
+            if name in self.neighbours:
+                columns[name] = self._neighbour(name, rows, of, chosen)
+            elif part is None or isinstance(part, Key):
                 source = name if part is None else self.key_names[part.index or 0]
                 columns[name] = rows[source].take(places)
             else:
                 columns[name] = results_of_frames(self.columns[name], inputs[name], low, high)
-        stamps = ArrowWholeNumbers(pa.array(times[chosen]))
-        output.collect_batch(RecordBatch(records_of(pa.table(columns), self.emitted), stamps))
+        records = records_of(pa.table(columns), self.emitted)
+        output.collect_batch(RecordBatch(records, ArrowWholeNumbers(pa.array(stamps))))
+
+    def _neighbour(self, name: str, rows: pa.Table, of: Numbers, chosen: Numbers) -> pa.ChunkedArray:
+        part = self.neighbours[name]
+        places = chosen + (part.offset if isinstance(part, Lead) else -part.offset)
+        exists = (places >= starts(of)[chosen]) & (places < stops(of)[chosen])
+        found = rows[part.field].take(pa.array(places, mask=~exists))
+        default = self._defaults.get(name)
+        return found if default is None else pc.fill_null(found, pa.scalar(default, found.type))
 
     def _forget_later(
         self, keys: Sequence[pa.ChunkedArray], of_keys: Numbers, of: Numbers, times: Numbers, kept: Numbers, ctx: Any

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic
 
-from dsv2.aggregates import Part
-from dsv2.aggregates.field_types import field_types
+from dsv2.aggregates import Lag, Lead, Part
+from dsv2.aggregates.field_types import field_types, fits, shown
+from dsv2.aggregates.neighbours import Neighbour
+from dsv2.aggregates.partial_results import defaults_of
 from dsv2.base.derived_classes import derived_class
+from dsv2.base.optional_types import without_none
 from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.checks.arguments import as_milliseconds, is_whole_number
 from dsv2.errors import PlanError, SchemaError
@@ -77,7 +81,7 @@ class OverStream(Generic[T]):
         Args:
             result: The class of the results, a NamedTuple class or dataclass.
             records: The class of the records. None: as the stream declares it.
-            parts: The content of fields of ``result``: ``Mean("price")``, ``Key()`` and so on, see
+            parts: The content of fields of ``result``: ``Mean("price")``, ``Lag("price")``, ``Key()`` and so on, see
                 ``dsv2.aggregates``. Other fields have the value of the same field of the record.
 
         Raises:
@@ -95,8 +99,12 @@ class OverStream(Generic[T]):
         if unknown:
             raise PlanError(f"{where}: {result.__qualname__} has no field {unknown[0]!r}.")
         made = import_module("dsv2.arrow.over")
-        held = tuple((name, types[name]) for name in types if name in parts)
-        declared = declare(stream._ref, derived_class(result, "aggregates", held), kind, parts, windowed=False)
+        near = {name: part for name, part in parts.items() if isinstance(part, Neighbour)}
+        if near:
+            self._check_neighbours(near, result, kind, where)
+        aggregates = {name: part for name, part in parts.items() if name not in near}
+        held = tuple((name, types[name]) for name in types if name in aggregates)
+        declared = declare(stream._ref, derived_class(result, "aggregates", held), kind, aggregates, windowed=False)
         chosen = choose_columns(stream._ref, declared, kind)
         if isinstance(chosen, str):
             raise PlanError(f"{where} runs on columns, but {chosen}.")
@@ -106,6 +114,26 @@ class OverStream(Generic[T]):
             raise PlanError(f"{where}: {error}") from error
         if misfit is not None:
             raise PlanError(f"{where}: {misfit}")
-        frame = made.OverFrame(self._rows, self._range)
-        function: ProcessFunction = made.OverColumns(declared, kind, names, result, frame, self._ttl)
+        lag, lead = (
+            max((part.offset for part in near.values() if isinstance(part, one)), default=0) for one in (Lag, Lead)
+        )
+        frame = made.OverFrame(self._rows, self._range, lag, lead)
+        function: ProcessFunction = made.OverColumns(declared, kind, names, result, frame, near, self._ttl)
         return stream._add(OperatorKind.ONE_INPUT, function, "Over")
+
+    def _check_neighbours(self, near: Mapping[str, Neighbour], result: type[Any], kind: type[Any], where: str) -> None:
+        if self._rows is None:
+            raise PlanError(f"{where}: Lag and Lead count records. Call over(rows=...).")
+        types, given, defaults = field_types(result) or {}, field_types(kind) or {}, defaults_of(result)
+        for name, part in near.items():
+            if part.field not in given:
+                raise PlanError(f"{where}: {kind.__qualname__} has no field {part.field!r}, which {part} reads.")
+            if not fits(given[part.field], types[name]):
+                raise PlanError(
+                    f"{where}: {name} of {result.__qualname__} is {shown(types[name])}, but {part} is "
+                    f"{shown(given[part.field])}."
+                )
+            if not without_none(types[name])[1] and name not in defaults:
+                raise PlanError(
+                    f"{where}: {name} of {result.__qualname__} must permit None or have a default for {part}."
+                )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 
-from dsv2.aggregates import Max, Mean, Sum
+from dsv2.aggregates import Lag, Lead, Max, Mean, Sum
 from dsv2.extension.window import WindowStrategy
 from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run
@@ -143,6 +143,15 @@ class OverBid(NamedTuple):
     sum: int
 
 
+class Neighbours(NamedTuple):
+    """A bid with the prices of the bids before and after it."""
+
+    auction: str
+    time: int
+    before: int | None
+    after: int | None
+
+
 class LastBids(Program):
     """Aggregates of the last bids of an auction, in the order of event time."""
 
@@ -155,8 +164,15 @@ class LastBids(Program):
             p.collect(last.process(Stamped()), f"last three of {name}")
             span = keyed.over(range=timedelta(milliseconds=10)).aggregate(OverBid, **parts)
             p.collect(span.process(Stamped()), f"span of {name}")
+            near = keyed.over(rows=1).aggregate(Neighbours, before=Lag("price", 2), after=Lead("price"))
+            p.collect(near, f"neighbours in {name}")
 
     def check(self, run: Run) -> None:
+        near: list[Any] = []
+        for auction in {bid.auction for bid in BIDS}:
+            bids = [bid for bid in BIDS if bid.auction == auction]
+            prices = [None, None, *(bid.price for bid in bids), None]
+            near += [Neighbours(auction, bid.time, prices[n], prices[n + 3]) for n, bid in enumerate(bids)]
         for name in ("rows", "columns"):
             last: list[Any] = []
             span: list[Any] = []
@@ -171,6 +187,7 @@ class LastBids(Program):
                     results.append((OverBid(bid.auction, bid.time, max(prices), mean, total), bid.time))
             run.expect_all(*last, name=f"last three of {name}")
             run.expect_all(*span, name=f"span of {name}")
+            run.expect_all(*near, name=f"neighbours in {name}")
 
 
 class RunningTop(Program):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
-from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum
+from dsv2.aggregates import Count, First, Key, Lag, Last, Lead, Max, Mean, Min, Sum
 from dsv2.arrow import schema_of
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
@@ -203,6 +203,29 @@ def test_over(events: list[Event], rows: int | None, span: int, batch: int) -> N
     assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
     times = {event.number: event.time for event in events}
     assert [times[one.number] for one in found] == sorted(times.values())
+
+
+class Near(NamedTuple):
+    """A record with values of those before and after."""
+
+    number: int
+    before: float | None
+    after: str | None
+    records: int
+
+
+@examples(20)
+@given(EVENTS.filter(bool).map(plain), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), BATCHES)
+def test_lag_and_lead(events: list[Event], rows: int, lag: int, lead: int, batch: int) -> None:
+    parts: dict[str, Any] = {"before": Lag("price", lag), "after": Lead("text", lead), "records": Count()}
+    found = run(events, batch, lambda keyed: keyed.over(rows=rows).aggregate(Near, Event, **parts))
+    expected = sql(
+        f"SELECT number, lag(price, {lag}) OVER o, lead(text, {lead}) OVER o, "
+        f"count(*) OVER (PARTITION BY user, part ORDER BY time, number ROWS {rows - 1} PRECEDING) "
+        "FROM events WINDOW o AS (PARTITION BY user, part ORDER BY time, number)",
+        events,
+    )
+    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
 
 
 class Ranked(NamedTuple):

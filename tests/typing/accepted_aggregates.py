@@ -10,7 +10,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from dsv2 import KeyedPartitionStream, PartitionedContext
-from dsv2.aggregates import ArgMax, Count, CountDistinct, Custom, Key, Mean, StdDev, Sum, WindowStart
+from dsv2.aggregates import ArgMax, Count, CountDistinct, Custom, Key, Lag, Mean, StdDev, Sum, WindowStart
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -84,6 +84,7 @@ def ordered(keyed: KeyedPartitionStream[str, Click]) -> None:
     assert_type(windows.top_n(3, by=("value", "user"), ties="rank"), ConfiguredStream[Click])
     assert_type(windows.top_n(3, Total, by="value", rank="value"), ConfiguredStream[Total])
     assert_type(keyed.over(rows=3).aggregate(Total, value=Sum("value")), ConfiguredStream[Total])
+    assert_type(keyed.over(rows=3).aggregate(Total, value=Lag("value", 2)), ConfiguredStream[Total])
 
 
 class Totals(ArrowEventTimeProcessFunction[Click, Total]):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dsv2 import ExecutionEnvironment
-from dsv2.aggregates import Count, Key, Last, Mean, Sum
+from dsv2.aggregates import Count, Key, Lag, Last, Lead, Mean, Sum
 from dsv2.arrow import frames
 from dsv2.arrow.aggregate_columns import columns_of
 from dsv2.errors import PlanError
@@ -108,6 +108,48 @@ def test_large_sums_are_exact() -> None:
     assert found.to_pylist() == [3 << 61, 1 << 61, None]
 
 
+class Between(NamedTuple):
+    """A bid between two others."""
+
+    user: str
+    time: int
+    before: float | None
+    after: float = -1.0
+
+
+def neighbours(rows: int, **parts: Any) -> Any:
+    env = ExecutionEnvironment.get_instance("local")
+    keyed = env.from_collection([Bid("", 0, 0.0)]).key_by(attrgetter("user"))
+    over: Any = keyed.over(rows=rows).aggregate(Between, **parts)
+    return OneInputHarness(over._node.body, key=attrgetter("user"))
+
+
+def test_lag_is_kept_beyond_the_rows() -> None:
+    one = neighbours(1, before=Lag("price", 2), after=Lag("price"))
+    for time in (10, 20, 30):
+        push(one, time)
+        one.input.push_event_time(time)
+    assert [record[1:] for record in one.output.records] == [(10, None, -1.0), (20, None, 10.0), (30, 10.0, 20.0)]
+    assert one.output.timestamps == [10, 20, 30]
+
+
+def test_results_with_lead_wait_for_the_record_after() -> None:
+    one = neighbours(1, before=Lag("price"), after=Lead("price", 2))
+    push(one, 20, 10)
+    push(one, 15, user="ben")
+    one.input.push_event_time(25)
+    assert one.output.records == []
+    push(one, 40, 30)
+    one.input.push_event_time(35)
+    one.input.push_event_time(40)
+    assert [record[1:] for record in one.output.records] == [(10, None, 30.0), (20, 10.0, 40.0)]
+    assert one.output.timestamps == [30, 40]
+    one.output.clear()
+    one.input.end()
+    assert sorted(one.output.records) == [("ada", 30, 20.0, -1.0), ("ada", 40, 30.0, -1.0), ("ben", 15, None, -1.0)]
+    assert {*one.output.timestamps} == {(1 << 63) - 1}
+
+
 class Text(NamedTuple):
     """Another result."""
 
@@ -127,6 +169,14 @@ class Text(NamedTuple):
         (lambda keyed: keyed.over(rows=2).aggregate(Result, bids=Count()), "no field 'mean' of Result"),
         (lambda keyed: keyed.over(rows=2).aggregate(Text), "'price' of Text is string, and that of Bid is double"),
         (lambda keyed: keyed.over(rows=2).aggregate(Text, price=Sum("user")), "not a number"),
+        (
+            lambda keyed: keyed.over(range=timedelta(1)).aggregate(Between, before=Lag("price")),
+            "Lag and Lead count rec",
+        ),
+        (lambda keyed: keyed.over(rows=1).aggregate(Between, before=Lag("cost")), "Bid has no field 'cost', which Lag"),
+        (lambda keyed: keyed.over(rows=1).aggregate(Between, before=Lag("user")), r"but Lag\('user'\) is str"),
+        (lambda keyed: keyed.over(rows=1).aggregate(Text, price=Lead("user")), "must permit None or have a default"),
+        (lambda keyed: keyed.aggregate(Text, user=Key(), price=Lag("user")), "value of another record. Call over"),
         (lambda keyed: keyed.over(rows=2).aggregate(Text, price=Last("cost")), "aggregates 'cost'"),
     ],
 )
