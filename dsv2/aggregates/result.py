@@ -106,6 +106,14 @@ class DeclaredResult(Generic[OUT]):
                     values[name] = start
                 case WindowEnd():
                     values[name] = end
+        return self.of_values(values)
+
+    def of_values(self, values: dict[str, Any]) -> OUT:
+        """Return the result with these fields. Defaults replace those that must not be None.
+
+        Raises:
+            SchemaError: A field is None, is not optional and has no default.
+        """
         for name in self._required:
             if values[name] is None:
                 if name not in self.defaults:
@@ -153,14 +161,20 @@ class Adder:
     def _begin(self, record: Any) -> None:
         partial = self._result.partial
         for name, part in partial.aggregates.items():
-            place, get = partial.places[name], self._getter(name, part, record)
+            place, get = partial.places[name], self.reader(name, part, record)
             if isinstance(part, Fold):
                 self._folds.append((place.start, part, get))
             else:
                 self._others.append((place, part, get))
 
-    def _getter(self, name: str, part: Aggregate, record: Any) -> Callable[[Any], Any]:
-        """The reader of the value that an aggregate gets from a record; None leaves the record out."""
+    def reader(self, name: str, part: Aggregate, record: Any) -> Callable[[Any], Any]:
+        """Return the reader of the value that an aggregate gets from a record; None leaves the record out.
+
+        Args:
+            name: The field of the result.
+            part: The aggregate.
+            record: One of the records.
+        """
         get = _getter(part.inputs, isinstance(record, dict))
         if part.filter is None:
             return get

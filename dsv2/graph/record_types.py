@@ -36,6 +36,11 @@ def declared_type_of(ref: InputRef) -> Any:
     return _declared(node, ref.output, lambda: declared_type_of(node.inputs[0]))
 
 
+def returned_type(function: object) -> Any:
+    """The type of what ``function`` returns, or ``UNDECLARED``."""
+    return function if isinstance(function, type) else _annotations(function).get("return", UNDECLARED)
+
+
 def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any]) -> Any:
     """``upstream`` returns the record type of the first input."""
     main = len(operator.output_keys)
@@ -50,7 +55,7 @@ def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any
                 record_type = _arguments(type(operator.body), BaseSource)[0]
             return UNDECLARED if isinstance(record_type, TypeVar) else record_type
         case MapFunction(function=function):
-            return function if isinstance(function, type) else _annotations(function).get("return", UNDECLARED)
+            return returned_type(function)
         case FlatMapFunction(function=function):
             returned = _annotations(function).get("return", UNDECLARED)
             return get_args(returned)[0] if get_origin(returned) in _ITERABLES and get_args(returned) else UNDECLARED

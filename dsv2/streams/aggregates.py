@@ -76,15 +76,39 @@ def _running(stream: Stream[Any], result: type[Any], records: type[Any] | None, 
 def declare(
     ref: InputRef, result: type[OUT], records: type[Any] | None, parts: Mapping[str, Part], *, windowed: bool
 ) -> DeclaredResult[OUT]:
-    declared = declared_type_of(ref)
+    return declare_for(declared_type_of(ref), ref.key_selector, result, records, parts, windowed=windowed)
+
+
+def declare_for(
+    declared: Any,
+    selector: KeySelector | None,
+    result: type[OUT],
+    records: type[Any] | None,
+    parts: Mapping[str, Part],
+    *,
+    windowed: bool,
+) -> DeclaredResult[OUT]:
+    """Return the declaration of an aggregation.
+
+    Args:
+        declared: The class of the records, as far as the stream declares it.
+        selector: The key selector.
+        result: The class of the results.
+        records: The class of the records, if the program gives it.
+        parts: What each field of ``result`` holds.
+        windowed: Whether the results are those of windows.
+
+    Raises:
+        PlanError: The declaration is invalid.
+    """
     kind = declared if records is None else records
     types = field_types(kind)
     try:
-        if ref.key_selector is None and any(isinstance(part, Key) for part in parts.values()):
+        if selector is None and any(isinstance(part, Key) for part in parts.values()):
             raise PlanError("Key() requires a keyed stream. Call key_by, or declare a result without it.")
         if types is not None:
             _check_fields(kind, types, declared, parts)
-        key = object if ref.key_selector is None else _type_of_key(ref.key_selector, types or {})
+        key = object if selector is None else _type_of_key(selector, types or {})
         filters = _conditions(kind, parts)
         return DeclaredResult(result, parts, windowed=windowed, values=types, key=key, conditions=filters)
     except (PlanError, SchemaError) as error:

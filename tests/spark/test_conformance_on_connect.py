@@ -24,6 +24,7 @@ SELECTED = {
     *("SplitsGoTheirWay", "KeyedState", "BroadcastRules", "IntervalJoins", "ByTheClock", "SessionWindows"),
     *("FoldingWindows", "CustomTrigger", "TimeGoesOnInBatch", "EventTimersOfTheLastTimers", "WatermarksOfUnion"),
     *("RecordsThatDoNotFitASink", "PerKey", "SinksOfEveryKind", "BytesAndBack", "AsyncOrder", "LookupJoins"),
+    "JoinedTables",
 }
 
 

@@ -18,7 +18,7 @@ from dsv2.connectors.postgres.log import Log, confirmed_lsn
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, opened, statement
 from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, KeyColumn, PostgresSplit, lsn_text, parse_lsn
-from dsv2.connectors.postgres.table import Table, replicated_table
+from dsv2.connectors.postgres.table import CatalogTable, replicated_table
 from dsv2.errors import JobError
 
 ROW_NUMBER = "dsv2_row"
@@ -107,7 +107,7 @@ class Replication:
                 f"postgresql.conf, and restart the server ({self._server!r})."
             )
 
-    def _reuse(self, connection: Connection, table: Table, lsn: int) -> tuple[int, PostgresSplit]:
+    def _reuse(self, connection: Connection, table: CatalogTable, lsn: int) -> tuple[int, PostgresSplit]:
         unclaimed = [copy for copy, comment in _copies(connection, self._settings) if comment == _mark(table, lsn)]
         if not unclaimed:
             slot = self._settings.slot
@@ -119,7 +119,7 @@ class Replication:
         ((rows,),) = connection.execute(count).fetchall()
         return rows, _log(table, lsn)
 
-    def _publish(self, connection: Connection, table: Table) -> None:
+    def _publish(self, connection: Connection, table: CatalogTable) -> None:
         if self._is_published(connection, table):
             return
         publication = self._settings.publication
@@ -132,7 +132,7 @@ class Replication:
         connection.execute(statement("DROP PUBLICATION IF EXISTS {}", name))
         connection.execute(statement("CREATE PUBLICATION {} FOR TABLE ONLY {}", name, table.identifier))
 
-    def _is_published(self, connection: Connection, table: Table) -> bool:
+    def _is_published(self, connection: Connection, table: CatalogTable) -> bool:
         found = connection.execute(_PUBLISHED, [table.oid, self._settings.publication, table.schema, table.name])
         return found.fetchone() == (True,)
 
@@ -157,7 +157,7 @@ class Replication:
             )
         return _current_names(table, split.key)
 
-    def _copy_at_slot(self, connection: Connection, table: Table) -> tuple[int, PostgresSplit]:
+    def _copy_at_slot(self, connection: Connection, table: CatalogTable) -> tuple[int, PostgresSplit]:
         # A temporary slot becomes permanent only after the copy is complete. Until then it ends with its connection.
         slot = self._settings.slot
         with opened(self._settings.connection, replication="database") as exporting:
@@ -171,7 +171,7 @@ class Replication:
             exporting.execute(statement(keep, sql.Literal(temporary), sql.Literal(slot)))
         return rows, _log(table, parse_lsn(lsn))
 
-    def _copy(self, connection: Connection, table: Table, snapshot: str, lsn: int) -> int:
+    def _copy(self, connection: Connection, table: CatalogTable, snapshot: str, lsn: int) -> int:
         copy = sql.Identifier(table.schema, self._settings.copy)
         select = statement(
             f"SELECT row_number() OVER (ORDER BY {{}}) AS {ROW_NUMBER}, {{}} FROM ONLY {{}}",
@@ -215,12 +215,12 @@ def _copies(connection: Connection, settings: ReplicationSettings) -> list[tuple
     return [(sql.Identifier(schema, name), comment) for schema, name, comment in found]
 
 
-def _log(table: Table, lsn: int) -> PostgresSplit:
+def _log(table: CatalogTable, lsn: int) -> PostgresSplit:
     key = tuple(KeyColumn(column.number, column.type, (column.name,)) for column in table.key)
     return PostgresSplit(LOG, table.oid, lsn, None, key)
 
 
-def _current_names(table: Table, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn, ...]:
+def _current_names(table: CatalogTable, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn, ...]:
     """Add the current names of the columns of ``key``. That it was replaced is left to the log, if it can show that."""
     now = {column.number: column.name for column in table.key}
     if set(now) != {column.number for column in key}:
@@ -231,6 +231,6 @@ def _current_names(table: Table, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn,
     return tuple(replace(column, names=tuple(dict.fromkeys((now[column.number], *column.names)))) for column in key)
 
 
-def _mark(table: Table, lsn: int) -> str:
+def _mark(table: CatalogTable, lsn: int) -> str:
     """The comment of an unclaimed copy: its table, and where the log continues."""
     return f"dsv2: table {table.oid} at {lsn_text(lsn)}"

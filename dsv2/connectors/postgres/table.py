@@ -63,7 +63,7 @@ class TableColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class CatalogTable:
     """A table.
 
     Attributes:
@@ -99,17 +99,17 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
 
-def table_of(connection: Connection, name: sql.Identifier, oid: int | None = None) -> Table | None:
+def table_of(connection: Connection, name: sql.Identifier, oid: int | None = None) -> CatalogTable | None:
     """Look up the table ``oid`` or, without an OID, ``name``. Returns None if it does not exist."""
     found = connection.execute(_TABLE, [oid, name.as_string()]).fetchall()
     if not found:
         return None
     oid, schema, name_in_schema, is_ordinary, identity, *first = found[0]
     columns = [TableColumn(*row[-len(first) :]) for row in found if first[0] is not None]
-    return Table(oid, schema, name_in_schema, is_ordinary, identity, columns)
+    return CatalogTable(oid, schema, name_in_schema, is_ordinary, identity, columns)
 
 
-def replicated_table(connection: Connection, name: str, oid: int | None = None) -> Table:
+def replicated_table(connection: Connection, name: str, oid: int | None = None) -> CatalogTable:
     """Look up a table like ``table_of``. Raises ``JobError`` if it does not exist or cannot be replicated."""
     table = table_of(connection, named(name), oid)
     if table is None:

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan_view",),
     ("jobs",),
     ("connectors", "runtime"),
-    ("arrow", "dead_letters"),
+    ("arrow", "dead_letters", "tables"),
     ("checkpoint",),
     ("savepoint", "views"),
     ("local",),

@@ -30,6 +30,7 @@ FOR_USERS = (
     "dsv2.sinks",
     *(f"dsv2.connectors.{name}" for name in CONNECTORS),
     "dsv2.state",
+    "dsv2.tables",
     "dsv2.views.explain",
     "dsv2.views.logs",
     "dsv2.views.metrics.opentelemetry",
