@@ -2,7 +2,15 @@
 
 from dsv2.extension.join.api import join
 from dsv2.extension.join.declared import Left, Right
-from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord, WindowJoinFunction
+from dsv2.extension.join.functions import (
+    JoinFunction,
+    Joining,
+    JoinType,
+    LateRecord,
+    PairTimes,
+    TimedJoinFunction,
+    WindowJoinFunction,
+)
 from dsv2.extension.join.lookup import LookupCache, lookup_join
 from dsv2.extension.join.modes import JoinMode
 from dsv2.extension.join.temporal import OnSnapshotTimeout
@@ -16,7 +24,9 @@ __all__ = (
     "Left",
     "LookupCache",
     "OnSnapshotTimeout",
+    "PairTimes",
     "Right",
+    "TimedJoinFunction",
     "WindowJoinFunction",
     "join",
     "lookup_join",

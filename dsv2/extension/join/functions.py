@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, ClassVar, Generic, Literal, TypeAlias
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias
 
 from dsv2.base.callables import takes
 from dsv2.base.type_variables import IN1, IN2, OUT, IN1_contra, IN2_contra, OUT_co, T
@@ -68,6 +68,33 @@ class WindowJoinFunction(JoinFunction[IN1_contra, IN2_contra, OUT_co], ABC, Gene
         ctx: RuntimeContext,
     ) -> None:
         """Called for every pair. ``window`` has the bounds of the window, in ms."""
+
+
+class PairTimes(NamedTuple):
+    """The timestamps of a pair in ms, None for a record that is missing."""
+
+    left: int | None
+    right: int | None
+
+
+class TimedJoinFunction(JoinFunction[IN1_contra, IN2_contra, OUT_co], ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
+    """A ``JoinFunction`` that also receives both timestamps. It requires ``JoinMode.interval`` or ``.versioned``."""
+
+    def process_record(
+        self, left: IN1_contra, right: IN2_contra, output: Collector[OUT_co], ctx: RuntimeContext
+    ) -> None:
+        raise ContractError("process_record of a TimedJoinFunction is not called.")
+
+    @abstractmethod
+    def process_timed_record(
+        self,
+        left: IN1_contra,
+        right: IN2_contra,
+        times: PairTimes,
+        output: Collector[OUT_co],
+        ctx: RuntimeContext,
+    ) -> None:
+        """Called for every pair. ``times`` has the timestamps of its records."""
 
 
 class CallableJoinFunction(JoinFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
@@ -144,6 +171,25 @@ class JoinProcessFunction(WrappingFunction):
 
     def declare_outputs(self) -> Collection[OutputTag[Any]]:
         return self._function.declare_outputs()
+
+
+def join_timed(
+    function: JoinFunction[Any, Any, OUT],
+    left: object,
+    right: object,
+    times: PairTimes,
+    output: Collector[OUT],
+    ctx: RuntimeContext,
+) -> None:
+    """Call ``function`` with a pair, and with its timestamps if it is a ``TimedJoinFunction``."""
+    process: Callable[..., object]
+    if isinstance(function, TimedJoinFunction):
+        process = function.process_timed_record
+        returned = process(left, right, times, output, ctx)
+    else:
+        process = function.process_record
+        returned = process(left, right, output, ctx)
+    check_returned(returned)
 
 
 def take_late(

@@ -20,6 +20,9 @@ from dsv2.extension.join.functions import (
     JoinProcessFunction,
     JoinType,
     LateRecord,
+    PairTimes,
+    TimedJoinFunction,
+    join_timed,
     take_late,
     timestamp_of,
 )
@@ -33,7 +36,6 @@ from dsv2.spi import (
     PaneFunction,
     PartitionAccess,
     ProcessOne,
-    check_returned,
     partition_access,
     refuse_returned,
 )
@@ -143,9 +145,9 @@ class IntervalJoin(
         for time, key, row in self._buffers[number].due(slot, self._time.current_time()):
             self._key.key = key
             if self._key.attempt is None:
-                self._join_unmatched(number, row[RECORD], time + after)
+                self._join_unmatched(number, row[RECORD], time, time + after)
             else:
-                self._key.attempt(self._join_unmatched, number, row[RECORD], time + after)
+                self._key.attempt(self._join_unmatched, number, row[RECORD], time, time + after)
 
     @abstractmethod
     def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
@@ -197,15 +199,20 @@ class IntervalJoin(
             self._buffers[number].add(key, [timestamp, None if side.only_existence else record, bool(partners)])
         elif side.emits_unmatched and not partners:
             self._key.key = key
-            self._join_unmatched(number, record, timestamp)
+            self._join_unmatched(number, record, timestamp, timestamp)
 
-    def _join_unmatched(self, number: int, record: Any, timestamp: int) -> None:
-        left, right = (None, record) if number else (record, None)
+    def _join_unmatched(self, number: int, record: Any, time: int, stamp: int) -> None:
         try:
-            process: Callable[..., object] = self._function.process_record
-            check_returned(process(left, right, self._stamping.at(timestamp), self._stamping.ctx))
+            if number:
+                self._join(None, record, PairTimes(None, time), stamp)
+            else:
+                self._join(record, None, PairTimes(time, None), stamp)
         except BaseException as error:
             raise FailedCallbackError("process_record") from error
+
+    def _join(self, left: Any, right: Any, times: PairTimes, stamp: int) -> None:
+        """Call the join function. ``stamp`` is the timestamp of the results."""
+        join_timed(self._function, left, right, times, self._stamping.at(stamp), self._stamping.ctx)
 
 
 class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
@@ -228,6 +235,20 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
             row[MATCHED] = True
 
 
+class TimedPairJoin(PairJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """The same for functions that receive both timestamps."""
+
+    def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
+        for row in partners:
+            time, partner, _ = row
+            stamp = max(time, timestamp)
+            if number:
+                self._join(partner, record, PairTimes(time, timestamp), stamp)
+            else:
+                self._join(record, partner, PairTimes(timestamp, time), stamp)
+            row[MATCHED] = True
+
+
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """SEMI and ANTI joins. A left record is removed once it is matched."""
 
@@ -235,15 +256,13 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
         if number:
             for row in partners:
                 row[MATCHED] = True
-                self._matched(row[RECORD], max(timestamp, row[TIME]))
+                self._matched(row[RECORD], row[TIME], max(timestamp, row[TIME]))
         else:
-            self._matched(record, max(timestamp, partners[0][TIME]))
+            self._matched(record, timestamp, max(timestamp, partners[0][TIME]))
 
-    def _matched(self, left: Any, timestamp: int) -> None:
+    def _matched(self, left: Any, time: int, stamp: int) -> None:
         if self._type is JoinType.SEMI:
-            collector = self._stamping.at(timestamp)
-            process: Callable[..., object] = self._function.process_record
-            check_returned(process(left, None, collector, self._stamping.ctx))
+            self._join(left, None, PairTimes(time, None), stamp)
 
 
 def new_interval_join(
@@ -260,5 +279,6 @@ def new_interval_join(
     only_existence = join_type in (JoinType.SEMI, JoinType.ANTI)
     left = Side(lower, upper, emits_left, only_existence, False, on_late_left)
     right = Side(-upper, -lower, emits_right, False, only_existence, on_late_right)
-    kind = ExistenceJoin if only_existence else PairJoin
+    of_pairs = TimedPairJoin if isinstance(function, TimedJoinFunction) else PairJoin
+    kind = ExistenceJoin if only_existence else of_pairs
     return kind(function, join_type, left, right)

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, WindowJoinFunction, check_late
+from dsv2.extension.join.functions import (
+    JoinFunction,
+    JoinType,
+    LateRecord,
+    TimedJoinFunction,
+    WindowJoinFunction,
+    check_late,
+)
 from dsv2.extension.join.interval import new_interval_join
 from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, UnboundedMode, VersionedMode, WindowMode
 from dsv2.extension.join.temporal import TemporalJoin
@@ -39,6 +46,11 @@ def record_join(
     if type(function).process_record is WindowJoinFunction.process_record and not isinstance(mode, WindowMode):
         raise ConfigurationError(
             f"{type(function).__qualname__} is a WindowJoinFunction: use JoinMode.window(strategy)."
+        )
+    if isinstance(function, TimedJoinFunction) and not isinstance(mode, IntervalMode | VersionedMode):
+        raise ConfigurationError(
+            f"{type(function).__qualname__} is a TimedJoinFunction: use JoinMode.interval or JoinMode.versioned. Other "
+            f"joins do not keep the timestamps of both records."
         )
     match mode:
         case UnboundedMode(ttl=ttl):

@@ -17,13 +17,15 @@ from dsv2.extension.join.functions import (
     JoinProcessFunction,
     JoinType,
     LateRecord,
+    PairTimes,
     deletes,
+    join_timed,
     take_late,
     timestamp_of,
     written_by_user,
 )
 from dsv2.model.context import Collector, PartitionedContext
-from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
+from dsv2.spi import FailedCallbackError, FailedRecordError
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 
 _valid_from = itemgetter(0)
@@ -116,16 +118,18 @@ class VersionedJoin(
         if (records := waiting.get(timestamp)) is not None:
             waiting.remove(timestamp)
             if row is not None or self._pads:
-                self._join(records, row, output, ctx)
+                times = PairTimes(timestamp, None if row is None else valid_from)
+                self._join(records, row, times, output, ctx)
         if valid_from == timestamp:
             del versions[:place]
             state.update(versions)
 
-    def _join(self, records: list[Any], row: Any, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        process: Callable[..., object] = self._function.process_record
+    def _join(
+        self, records: list[Any], row: Any, times: PairTimes, output: Collector[OUT], ctx: PartitionedContext[OUT]
+    ) -> None:
         for record in records:
             try:
-                check_returned(process(record, row, output, ctx))
+                join_timed(self._function, record, row, times, output, ctx)
             except BaseException as error:
                 failed = FailedCallbackError("process_record")
                 failed.__cause__ = error

@@ -11,10 +11,11 @@ import pytest
 from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinMode, JoinType, join
+from dsv2.extension.join import JoinFunction, JoinMode, JoinType, PairTimes, TimedJoinFunction, join
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
+from dsv2.testing import EndOfInput
 from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
@@ -127,6 +128,53 @@ class TestRefused:
         assert f"{__file__}:" in str(refused.value)
         assert f"{name}" in str(refused.value)
         assert "call key_by on both before connect_and_process" in str(refused.value)
+
+
+class Times(TimedJoinFunction[Row, Row, tuple[int | None, int | None]]):
+    """Emits the timestamps of a pair."""
+
+    def process_timed_record(
+        self,
+        left: Row | None,
+        right: Row | None,
+        times: PairTimes,
+        output: Collector[tuple[int | None, int | None]],
+        ctx: RuntimeContext,
+    ) -> None:
+        assert times == (left and left.timestamp, right and right.timestamp)
+        output.collect(times)
+
+
+@pytest.mark.parametrize(
+    ("mode", "join_type", "expected"),
+    [
+        (JoinMode.interval(ms(-5), ms(5)), "inner", [(3, 1), (3, 8), (12, 8)]),
+        (JoinMode.interval(ms(-5), ms(5)), "full", [(3, 1), (3, 8), (12, 8), (30, None), (None, 50)]),
+        (JoinMode.interval(ms(-5), ms(5)), "semi", [(3, None), (12, None)]),
+        (JoinMode.interval(ms(-5), ms(5)), "anti", [(30, None)]),
+        (JoinMode.versioned(), "inner", [(3, 1), (12, 8), (30, 8)]),
+        (JoinMode.versioned(), "left", [(0, None), (3, 1), (12, 8), (30, 8)]),
+    ],
+)
+def test_function_receives_both_timestamps(mode: JoinMode, join_type: str, expected: list[Any]) -> None:
+    driver = JoinDriver(any_join(Times(), mode, join_type))
+    lefts, rights = [3, 12, 30], [8, 1, 50]
+    if join_type == "left":
+        lefts.append(0)
+    events = [Event(0, Row("a", 0, time)) for time in lefts] + [Event(2, Row("a", 0, time)) for time in rights]
+    results = [
+        driver.take(event) for event in (*events, *(Event(channel, EndOfInput()) for channel in range(CHANNELS)))
+    ]
+    found = [times for of_event in results for times, *_ in of_event]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize("mode", [JoinMode.unbounded(), JoinMode.temporal(), JoinMode.window(WindowStrategy.global_())])
+def test_modes_without_timestamps_refuse_functions_that_need_them(mode: JoinMode) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"Times is a TimedJoinFunction: use JoinMode.interval or JoinMode.vers"
+    ):
+        any_join(Times(), mode)
 
 
 class TestPlaces:
