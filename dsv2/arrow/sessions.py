@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dsv2.aggregates import Aggregate, Count, Last, Max, Mean, Min, Sum
 from dsv2.aggregates.field_types import field_types
@@ -24,8 +25,10 @@ from dsv2.arrow.keyed.lists import ArrowKeyedLists
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import greatest, heads, sorting
+from dsv2.base.columnar import column_names
 from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.base.type_variables import IN, OUT
+from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.model.record_batch import RecordBatch
@@ -34,9 +37,16 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark.event_time import LONG_MAX
 
 
-def why_order_matters(result: DeclaredResult[Any], kind: type) -> str | None:
-    """Return why the aggregates of sessions depend on the order in which these merge; None if they do not."""
+def why_rows(result: DeclaredResult[Any], kind: type, strategy: SessionWindowStrategy) -> str | None:
+    """Return why sessions are aggregated record by record; None if they are not.
+
+    Their gap is not a field, or aggregates depend on the order in which they merge.
+    """
     schema, required = schema_of(kind), names_without_none(kind)
+    if not isinstance(strategy.gap, int):
+        names = column_names(strategy.gap) or ()
+        if len(names) != 1 or names[0] not in schema.names or not pa.types.is_int64(schema.field(names[0]).type):
+            return "the gap of the sessions is not an operator.attrgetter of a field with whole numbers"
     for name, part in result.partial.aggregates.items():
         if not _hows(part) or any(pa.types.is_float64(schema.field(one).type) for one in part.inputs):
             return f"sessions merge, and {name!r} depends on the order of its values"
@@ -71,6 +81,10 @@ class SessionColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction, KeepsAg
         fields = field_types(partial.kind) or {}
         hows = [how for part in partial.aggregates.values() for how in _hows(part)]
         self._hows = dict(zip(fields, hows, strict=True))
+        self._gap_name = ""
+        if not isinstance(strategy.gap, int):
+            (self._gap_name,) = column_names(strategy.gap) or ("",)
+            self.fields = None if self.fields is None else self.fields | {self._gap_name}
         self._start, self._last = unused_name("start", fields), unused_name("last", fields)
         bounds = ((self._start, int), (self._last, int))
         defaults = partial.kind._field_defaults
@@ -97,7 +111,7 @@ class SessionColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction, KeepsAg
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table, times = table_of(batch.records, self.kind, self.fields), times_of(batch)
-        keys, added, gap = self._keys_of(table), self._accumulators(table), self.strategy.gap
+        keys, added, gap = self._keys_of(table), self._accumulators(table), self._gaps(table)
         sessions: ArrowKeyedLists[Any] = ctx.keyed_state(self._sessions)
         stored, known = sessions.get(keys), ctx.columns.find(keys).keys
         of = np.concatenate([stored.of, stored.of_keys])
@@ -130,6 +144,17 @@ class SessionColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction, KeepsAg
         rows = pa.table({self._start: start[first], self._last: last[ends], **merged})
         sessions.put(keys, rows, of[first])
         self._set_timers(known, of[first], last[ends], ctx)
+
+    def _gaps(self, table: pa.Table) -> Numbers | int:
+        if not self._gap_name:
+            return self.strategy.gap  # type: ignore[return-value]  # a number
+        gaps = table[self._gap_name]
+        if gaps.null_count or (len(table) and pc.min(gaps).as_py() < 1):
+            raise ContractError(
+                f"Gaps of sessions are whole numbers of at least 1 ms, but {self._gap_name!r} has others."
+            )
+        found: Numbers = gaps.to_numpy()
+        return found
 
     def _accumulators(self, table: pa.Table) -> list[pa.Array]:
         """The accumulators of sessions of one record each."""

@@ -125,7 +125,7 @@ class WindowedStream(Generic[T]):
         is_session = isinstance(self._strategy, SessionWindowStrategy)
         chosen = self._why_rows(sessions=True) or choose_columns(stream._ref, declared, records)
         if is_session and not isinstance(chosen, str):
-            chosen = import_module("dsv2.arrow.sessions").why_order_matters(declared, chosen[0]) or chosen
+            chosen = import_module("dsv2.arrow.sessions").why_rows(declared, chosen[0], self._strategy) or chosen
         function: ProcessFunction
         if isinstance(chosen, str):
             return _added(stream, self._aggregated(FoldedRecords[Any](declared), EmitWindow[Any](declared, chosen)))

@@ -36,6 +36,11 @@ def seconds(element: int) -> int:
     return element * SECOND
 
 
+def gap_of(element: int) -> int:
+    """A longer gap for one element, in ms."""
+    return 20 if element == 1 else 3
+
+
 def with_breaks(element: int) -> int:
     """The time of an element in ms, with a break of five seconds after every five elements."""
     return (element + element // 5 * 5) * SECOND
@@ -294,6 +299,21 @@ OBSERVED = (
         WindowStrategy.session(ms(10)),
         (1, 2, 8, 30, 31),
         (trigger(1, 18, 1, 2, 8), clear(1, 18), trigger(30, 41, 30, 31), clear(30, 41)),
+    ),
+    Observed(
+        "session, 20 ms late allowed",
+        WindowStrategy.session(ms(10)).with_allowed_lateness(ms(20)),
+        (1, 5, 30, 12, 60, 5),
+        (
+            *(trigger(1, 15, 1, 5), trigger(1, 22, 1, 5, 12), trigger(30, 40, 30), clear(1, 22), clear(30, 40)),
+            *(late(5), trigger(60, 70, 60), clear(60, 70)),
+        ),
+    ),
+    Observed(
+        "session with a gap for each record",
+        WindowStrategy.session(gap_of),
+        (1, 8, 30, 31),
+        (trigger(1, 21, 1, 8), clear(1, 21), trigger(30, 34, 30, 31), clear(30, 34)),
     ),
     Observed(
         "session as seen by records (H4)",

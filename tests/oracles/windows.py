@@ -14,6 +14,7 @@ from dsv2.extension.window.strategy import (
     CumulatingWindowStrategy,
     SessionWindowStrategy,
     SlidingWindowStrategy,
+    TimedWindowStrategy,
 )
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
@@ -52,7 +53,7 @@ class SlowWindows:
     def __init__(self, strategy: WindowStrategy, inputs: int = 1) -> None:
         self._strategy: Any = strategy
         self._inputs = inputs
-        self._lateness = strategy.allowed_lateness if isinstance(strategy, SlidingWindowStrategy) else 0
+        self._lateness = strategy.allowed_lateness if isinstance(strategy, TimedWindowStrategy) else 0
         self._by_event = strategy.time_type is TimeType.EVENT
         self._early = strategy.early_firing
         self._same_time = self._early is not None and self._early.time_type is strategy.time_type
@@ -65,7 +66,7 @@ class SlowWindows:
     def record(self, key: Any, record: Any, timestamp: int, side: int = 0) -> list[Stamped]:
         """Return the events of a record from input ``side``."""
         over = self._over if self._by_event else LONG_MIN  # in processing time nothing is late
-        all_windows = self._windows_of(key, timestamp if self._by_event else self._now)
+        all_windows = self._windows_of(key, record, timestamp if self._by_event else self._now)
         windows = [window for window in all_windows if window.last + self._lateness > over]
         events: list[Stamped] = []
         for window in windows:
@@ -102,7 +103,7 @@ class SlowWindows:
         """
         due: list[tuple[int, int, int, Stamped]] = []
         for place, window in enumerate(self._windows):
-            rank = 2 * place if self._is_endless() else 0
+            rank = 0 if isinstance(self._strategy, SlidingWindowStrategy) else 2 * place
             if window.last <= time and not window.fired:
                 window.fired = True
                 due.append((window.last, rank, 0, window.trigger(window.last)))
@@ -130,7 +131,7 @@ class SlowWindows:
                 window.early = None
         return due
 
-    def _windows_of(self, key: Any, time: int) -> list[Slow]:
+    def _windows_of(self, key: Any, record: Any, time: int) -> list[Slow]:
         strategy = self._strategy
         if isinstance(strategy, CumulatingWindowStrategy):
             start = time - (time - strategy.offset) % strategy.cycle
@@ -141,7 +142,8 @@ class SlowWindows:
             starts = range(newest, time - strategy.size, -strategy.slide)
             return [self._window(key, start, start + strategy.size) for start in starts]
         if isinstance(strategy, SessionWindowStrategy):
-            return [self._session(key, time, time + strategy.gap)]
+            gap = strategy.gap if isinstance(strategy.gap, int) else strategy.gap(record)
+            return [self._session(key, time, time + gap)]
         if not isinstance(strategy, CountWindowStrategy):
             return [self._window(key, -1, -1)]
         number = self._counts.get(key, 0)

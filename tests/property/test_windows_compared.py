@@ -35,6 +35,13 @@ Step: TypeAlias = tuple[str, int, Any]
 """A kind of event, its channel, and its details."""
 
 CHANNELS = 2
+
+
+def gap_of(record: str) -> int:
+    """A gap for each record, such as ``a7``."""
+    return 2 + int(record[1:]) * 3 % 8
+
+
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 STRATEGIES = [
     WindowStrategy.tumbling(ms(10)),
@@ -56,6 +63,11 @@ STRATEGIES = [
     WindowStrategy.session(ms(8)).with_early_firing(ms(5), PROCESSING),
     WindowStrategy.session(ms(5), PROCESSING),
     WindowStrategy.session(ms(8), PROCESSING).with_early_firing(ms(5), PROCESSING),
+    WindowStrategy.session(ms(5)).with_allowed_lateness(ms(6)),
+    WindowStrategy.session(ms(5)).with_allowed_lateness(ms(9)).with_early_firing(ms(3), EVENT),
+    WindowStrategy.session(gap_of),
+    WindowStrategy.session(gap_of).with_allowed_lateness(ms(4)),
+    WindowStrategy.session(gap_of, PROCESSING),
     WindowStrategy.global_(),
     WindowStrategy.global_().with_early_firing(ms(10), EVENT),
     WindowStrategy.global_().with_early_firing(ms(10), PROCESSING),
@@ -81,6 +93,8 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 def name_of(strategy: WindowStrategy) -> str:
     early = strategy.early_firing
+    if callable(getattr(strategy, "gap", None)):
+        return f"{strategy.layout}, with gaps of records"
     return strategy.layout if early is None else f"{strategy.layout}, early in {early.time_type.value.lower()} time"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import date, timedelta
+from operator import attrgetter
 from typing import assert_type
 
 from dsv2 import Collector, OutputTag, PartitionedContext, TwoOutputPartitionedContext
@@ -60,6 +61,8 @@ def strategies() -> list[WindowStrategy]:
         WindowStrategy.tumbling(ms(10), TimeType.PROCESSING),
         WindowStrategy.cumulate(hour, day, offset=-hour).with_allowed_lateness(hour),
         WindowStrategy.sliding(day, hour, offset=ms(1)).with_allowed_lateness(ms(5)),
+        WindowStrategy.session(hour).with_allowed_lateness(hour),
+        WindowStrategy.session(attrgetter("gap")),
         WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(ms(10)),
         WindowStrategy.count(3, 2).with_early_firing(hour, TimeType.EVENT),
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from dsv2.checks.arguments import is_whole_number
+from dsv2.errors import ContractError
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.spi import KeyEntry, last_of
+from dsv2.spi import FailedCallbackError, KeyEntry, last_of
+from dsv2.watermark.event_time import LONG_MAX
 
 
 class SessionWindows(Windows):
@@ -16,15 +20,16 @@ class SessionWindows(Windows):
     def __init__(self, strategy: SessionWindowStrategy, environment: WindowEnvironment) -> None:
         super().__init__(strategy, environment)
         self._gap = strategy.gap
+        self._lateness = strategy.allowed_lateness
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into its session, which may be new."""
         time = self._time()
-        end = last_of(time, self._gap) + 1
+        end = last_of(time, self._gap if isinstance(self._gap, int) else self._gap_of(record, self._gap)) + 1
         entry = self._current_entry()
         # Adjacent sessions merge too.
         overlapping = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
-        if not overlapping and end - 1 <= self._watermark():
+        if not overlapping and end - 1 + self._lateness <= self._watermark():
             self._callbacks.on_late_record(record, side)
             return
         slot = self._merge(entry, sorted(overlapping), time, end)
@@ -34,7 +39,20 @@ class SessionWindows(Windows):
             self._put_and_decide(entry, slot, contents, record, side)
             return
         self._put(contents, slot, record, side)
-        self._expect_early(entry, slot)
+        if self._lateness and entry[ENDS][slot] - 1 <= self._watermark():
+            self._fire(entry, slot)
+        else:
+            self._expect_early(entry, slot)
+
+    @staticmethod
+    def _gap_of(record: Any, extract: Callable[[Any], int]) -> int:
+        try:
+            gap = extract(record)
+            if not is_whole_number(gap) or gap < 1:
+                raise ContractError(f"The gap of a session is a whole number of at least 1 ms, not {gap!r}.")
+        except BaseException as error:
+            raise FailedCallbackError("gap") from error
+        return gap
 
     def _merge(self, entry: KeyEntry, overlapping: list[tuple[int, int]], start: int, end: int) -> int:
         """Merge the ``overlapping`` sessions with that of a new record, ``[start, end)``. Returns the start."""
@@ -50,11 +68,15 @@ class SessionWindows(Windows):
             content = self._contents.merge(content, other)
         for s, e in overlapping:
             del ends[s]
-            if e != end and e - 1 not in entry.get(EARLY, {}).values():
+            # With lateness, the time may be that of another session.
+            if e != end and not self._lateness and e - 1 not in entry.get(EARLY, {}).values():
                 self._timers.delete_timer(e - 1)
         windows[start] = content
         ends[start] = end
-        self._timers.register_timer(end - 1)
+        if not self._lateness or end - 1 > self._watermark():
+            self._timers.register_timer(end - 1)
+        if self._lateness:
+            self._timers.register_timer(self._expiry(end))
         self._merge_early(entry, [s for s, _ in overlapping], start)
         if triggering is not None:
             triggering.merge(entry, [s for s, _ in overlapping], start)
@@ -72,4 +94,7 @@ class SessionWindows(Windows):
         return end
 
     def _due(self, entry: KeyEntry, time: int) -> list[int]:
-        return [slot for slot, end in entry[ENDS].items() if end - 1 == time]
+        return [slot for slot, end in entry[ENDS].items() if time in (end - 1, self._expiry(end))]
+
+    def _expiry(self, end: int) -> int:
+        return min(end - 1 + self._lateness, LONG_MAX)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Literal, Self, TypeAlias
 
+from dsv2.base.callables import takes
 from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window.triggers import WindowTrigger
@@ -48,6 +50,11 @@ class WindowStrategy(ABC):
     """The time that ends windows. Global and count windows use event time, which ends with the input."""
     early_firing: EarlyFiring | None = field(default=None, kw_only=True)
     trigger: WindowTrigger[Any] | None = field(default=None, kw_only=True)
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        """The parts of the strategy that the program implements."""
+        return () if self.trigger is None else (self.trigger,)
 
     @property
     @abstractmethod
@@ -121,12 +128,23 @@ class WindowStrategy(ABC):
         )
 
     @staticmethod
-    def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
+    def session(
+        gap: timedelta | Callable[[Any], int], time_type: TimeTypeChoice = TimeType.EVENT
+    ) -> SessionWindowStrategy:
         """Session windows: records with gaps below ``gap``. A record between two sessions merges them.
 
         A record exactly ``gap`` after the last one belongs to the session unless it has fired (as in Flink).
+
+        Args:
+            gap: The gap, at least 1 ms; or a function that is called with each record and returns in ms by which time
+                after it the session ends (Flink ``SessionWindowTimeGapExtractor``).
+            time_type: As for ``tumbling``.
         """
-        return SessionWindowStrategy(as_milliseconds(gap, "gap", at_least=1), time_type=_time_type(time_type))
+        if isinstance(gap, timedelta) or not takes(gap, 1):
+            gap_or_function: int | Callable[[Any], int] = as_milliseconds(gap, "gap", at_least=1)  # type: ignore[arg-type]
+        else:
+            gap_or_function = gap
+        return SessionWindowStrategy(gap_or_function, time_type=_time_type(time_type))
 
     @staticmethod
     def count(size: int, slide: int | None = None) -> CountWindowStrategy:
@@ -192,7 +210,23 @@ class GlobalWindowStrategy(WindowStrategy):
 
 
 @dataclass(frozen=True)
-class SlidingWindowStrategy(WindowStrategy):
+class TimedWindowStrategy(WindowStrategy):
+    """Windows that end at a time."""
+
+    allowed_lateness: int = field(default=0, kw_only=True)
+
+    def with_allowed_lateness(self, duration: timedelta) -> Self:
+        """The same windows, kept for ``duration`` after event time has passed their end (Flink ``allowedLateness``).
+
+        Each record that arrives meanwhile fires its window again. It may also merge sessions that have fired.
+        """
+        if self.time_type is TimeType.PROCESSING:
+            raise ConfigurationError("Windows in processing time have no late records.")
+        return replace(self, allowed_lateness=as_milliseconds(duration, "allowed_lateness", at_least=0))
+
+
+@dataclass(frozen=True)
+class SlidingWindowStrategy(TimedWindowStrategy):
     """The strategy of ``WindowStrategy.sliding(...)`` and ``tumbling(...)``, whose slide is the size. All in ms.
 
     A window is identified by its slot, ``size`` before its end.
@@ -201,16 +235,6 @@ class SlidingWindowStrategy(WindowStrategy):
     size: int
     slide: int
     offset: int
-    allowed_lateness: int = 0
-
-    def with_allowed_lateness(self, duration: timedelta) -> Self:
-        """The same windows, kept for ``duration`` after event time has passed their end (Flink ``allowedLateness``).
-
-        Each record that arrives meanwhile fires its window again.
-        """
-        if self.time_type is TimeType.PROCESSING:
-            raise ConfigurationError("Windows in processing time have no late records.")
-        return replace(self, allowed_lateness=as_milliseconds(duration, "allowed_lateness", at_least=0))
 
     @property
     def layout(self) -> str:
@@ -242,14 +266,20 @@ class CumulatingWindowStrategy(SlidingWindowStrategy):
 
 
 @dataclass(frozen=True)
-class SessionWindowStrategy(WindowStrategy):
-    """The strategy of ``WindowStrategy.session(...)``. ``gap`` is in ms."""
+class SessionWindowStrategy(TimedWindowStrategy):
+    """The strategy of ``WindowStrategy.session(...)``. ``gap`` is in ms, or a function of the record."""
 
-    gap: int
+    gap: int | Callable[[Any], int]
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return super().written_by_user if isinstance(self.gap, int) else (*super().written_by_user, self.gap)
 
     @property
     def layout(self) -> str:
-        return f"sessions in {self.time_type.value} time"  # the end of each session is stored, so the gap may change
+        # The end of each session is stored, so the gap may change.
+        late = f", {self.allowed_lateness} ms late" if self.allowed_lateness else ""
+        return f"sessions in {self.time_type.value} time{late}"
 
 
 @dataclass(frozen=True)
@@ -287,7 +317,7 @@ def why_rows(strategy: WindowStrategy, *, sessions: bool = False) -> str | None:
     ):
         kinds = "tumbling, sliding or session windows" if sessions else "tumbling or sliding windows"
         return f"the windows are not {kinds} in event time"
-    late = isinstance(strategy, SlidingWindowStrategy) and strategy.allowed_lateness
+    late = isinstance(strategy, TimedWindowStrategy) and strategy.allowed_lateness
     if late or strategy.early_firing is not None or strategy.trigger is not None:
         return "the windows have allowed lateness, early firing or a trigger"
     return None

@@ -118,7 +118,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     def written_by_user(self) -> Collection[object]:
         function: object = self.function
         parts = function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
-        return parts if self.strategy.trigger is None else (*parts, self.strategy.trigger)
+        return (*parts, *self.strategy.written_by_user)
 
     @property
     def dsv2_emits_only_at_end(self) -> bool:

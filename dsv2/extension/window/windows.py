@@ -93,6 +93,9 @@ class WindowEnvironment:
 class Windows(ABC):
     """The windows of one strategy and the current key. ``slot`` is the start of a window, which identifies it."""
 
+    _lateness = 0
+    """The allowed lateness in ms."""
+
     def __init__(self, strategy: WindowStrategy, environment: WindowEnvironment) -> None:
         processing_time = environment.ctx.processing_time_manager
         early = strategy.early_firing
@@ -126,9 +129,11 @@ class Windows(ABC):
                 self._decide_at(entry, slot, time, time_type)
         if time_type is self._time_type and CONTENTS in entry:
             for slot in self._due(entry, time):
-                if self._triggering is None:
+                last = self._end_of(entry, slot) - 1 if self._lateness else time
+                if self._triggering is None and last == time:
                     self._fire(entry, slot)
-                self._remove(entry, slot)
+                if min(last + self._lateness, LONG_MAX) == time:
+                    self._remove(entry, slot)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
             for slot in self._early.due(entry, time):
                 if self._end_of(entry, slot) - 1 > self._timers.current_time():  # otherwise it fires at its end anyway
@@ -153,7 +158,10 @@ class Windows(ABC):
         raise InternalError(f"{type(self).__name__} has no panes.")
 
     def _due(self, entry: KeyEntry, time: int) -> list[int]:
-        """The windows of the current key whose last ms is ``time``, which are fired and removed."""
+        """The windows of the current key that are due at ``time``.
+
+        At their last ms they are fired, and after the allowed lateness removed.
+        """
         raise InternalError(f"{type(self).__name__} registers no timers.")
 
     @abstractmethod

@@ -29,7 +29,7 @@ def strategies() -> None:
     WindowStrategy.tumbling(10)  # E: arg-type
     WindowStrategy.tumbling(timedelta(minutes=10), "EVENT")  # E: arg-type
     WindowStrategy.sliding(timedelta(minutes=10))  # E: call-arg
-    WindowStrategy.session(timedelta(minutes=10)).with_allowed_lateness(timedelta(1))  # E: attr-defined
+    WindowStrategy.count(10).with_allowed_lateness(timedelta(1))  # E: attr-defined
     TEN.with_allowed_lateness(5)  # E: arg-type
     WindowStrategy.count(timedelta(seconds=1))  # E: arg-type
     WindowStrategy.global_(10)  # E: call-arg

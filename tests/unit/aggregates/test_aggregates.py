@@ -209,6 +209,9 @@ def test_class_of_the_records_may_be_given() -> None:
         WindowStrategy.tumbling(timedelta(seconds=1), "processing"),
         WindowStrategy.tumbling(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
         SECOND.with_early_firing(timedelta(seconds=1)),
+        WindowStrategy.session(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
+        WindowStrategy.session(lambda sale: 5),
+        WindowStrategy.session(attrgetter("product")),
     ],
 )
 def test_other_windows_are_aggregated_record_by_record(strategy: WindowStrategy) -> None:

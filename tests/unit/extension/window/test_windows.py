@@ -115,6 +115,14 @@ class TestSessions:
         ):
             over(WindowStrategy.session(ms(10))).record("a1")
 
+    @pytest.mark.parametrize(
+        ("gap", "text"), [(lambda record: 0, "at least 1 ms, not 0"), (int, "invalid literal"), (str, "not 'a1'")]
+    )
+    def test_wrong_gap_of_a_record(self, gap: Any, text: str) -> None:
+        with pytest.raises(UserFunctionError, match=text) as caught:
+            over(WindowStrategy.session(gap)).record("a1", 1)
+        assert "gap" in str(caught.value)
+
 
 class TestGlobal:
     def test_result_can_be_counted_in_event_time(self) -> None:
