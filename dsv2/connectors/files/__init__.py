@@ -3,6 +3,7 @@
 Parquet requires pyarrow: ``pip install "dsv2[files]"``. The Spark runtime installs it as well.
 """
 
+from dsv2.connectors.files.csv_records import csv_records
 from dsv2.connectors.files.directory import LocalFile, SourceFile
 from dsv2.connectors.files.discovery import FileSplit
 from dsv2.connectors.files.format import FileFormat
@@ -22,6 +23,7 @@ __all__ = (
     "MicroBatches",
     "SourceFile",
     "WrittenFiles",
+    "csv_records",
     "csv_rows",
     "json_lines",
     "parquet_records",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import TextIOWrapper
 from itertools import islice
@@ -33,10 +33,10 @@ def csv_rows(decode: Callable[[dict[str, str]], T], *, delimiter: str = ",") -> 
         decode: Creates the record from a row, a dict by column name.
         delimiter: The character between values.
     """
-    return _CsvFormat(decode, delimiter)
+    return CsvFormat(decode, delimiter)
 
 
-class _CsvFormat(FileFormat[T_co], Generic[T_co]):
+class CsvFormat(FileFormat[T_co], Generic[T_co]):
     def __init__(self, decode: Callable[[dict[str, str]], T_co], delimiter: str) -> None:
         self._decode = decode
         self._delimiter = delimiter
@@ -50,25 +50,32 @@ class _CsvFormat(FileFormat[T_co], Generic[T_co]):
         try:
             for values, first in self._at_once(file):
                 count = len(values)
-                if first:
-                    yield SplitBatch(values, self._decode, offsets=partial(range, first, first + count))
-                else:
-                    yield SplitBatch(values, self._decode, offsets=partial(numbers.of, done, count))
+                yield self._batch(
+                    values, partial(range, first, first + count) if first else partial(numbers.of, done, count)
+                )
                 done += count
         except (csv.Error, ValueError):
             rows = islice(self._one_by_one(file), done, None)
             while some := list(islice(rows, _ROWS_AT_ONCE)):
                 places, read = zip(*some, strict=True)
-                yield split_batch(read, self._decode, places)
+                yield self._batch_of_rows(read, places)
 
-    def _at_once(self, file: SourceFile) -> Iterator[tuple[list[dict[str, str]], int]]:
+    def _batch(self, values: Any, offsets: Callable[[], Sequence[int]]) -> SplitBatch[T_co]:
+        """Return a batch of what ``_at_once`` yields."""
+        return SplitBatch(values, self._decode, offsets=offsets)
+
+    def _batch_of_rows(self, rows: Sequence[Any], places: Sequence[int]) -> SplitBatch[T_co]:
+        """Return a batch of rows by column name, and of what cannot be read."""
+        return split_batch(rows, self._decode, places)
+
+    def _at_once(self, file: SourceFile) -> Iterator[tuple[Any, int]]:
         """Yield rows, and the line of the first one; 0 if some have several lines, or there are empty lines.
 
         Raises:
             csv.Error, ValueError: Something cannot be read.
         """
         with TextIOWrapper(file.open(), "utf-8-sig", errors="strict", newline="") as opened:
-            reader = _reader(opened, self._delimiter)
+            reader = csv_reader(opened, self._delimiter)
             rows = filter(None, reader)  # without empty lines
             names: list[str] = next(rows, [])
             sizes = {len(names)} if len(set(names)) == len(names) else None
@@ -104,7 +111,7 @@ class _Numbers:
         return [number for number, _ in islice(self._rows, skipped, skipped + count)]
 
 
-def _reader(lines: Iterator[str], delimiter: str) -> Any:
+def csv_reader(lines: Iterator[str], delimiter: str) -> Any:
     return csv.reader(
         lines,
         delimiter=delimiter,
@@ -124,7 +131,7 @@ class _Parser:
         self._lines = lines
         self._again: deque[str] = deque()  # lines that follow one that is not valid
         self._row: list[str] = []  # the lines of the row
-        self._rows = _reader(self, delimiter)
+        self._rows = csv_reader(self, delimiter)
 
     def __iter__(self) -> Iterator[str]:
         return self
