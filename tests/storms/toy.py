@@ -17,8 +17,10 @@ from storms.common.processes import Gate
 
 GATES = ("gate",)
 SINKS = ("out",)
-BATCHES = 60
+BATCHES = 16
 PER_BATCH = 10
+PAUSE_SECONDS = 0.15
+"""The pause after each step: a kill must arrive before the next one, also on a busy machine."""
 
 
 def run(folder: Path, sink: str) -> None:
@@ -32,13 +34,13 @@ def run(folder: Path, sink: str) -> None:
     for batch in range(done + 1, BATCHES):
         (checkpoint / f"offsets/{batch}").touch()
         Gate(folder, "gate").pass_through()
-        time.sleep(0.01)
+        time.sleep(PAUSE_SECONDS)
         (checkpoint / f"state/0/0/{batch + 1}.delta").touch()
         name = "part" if sink == "exactly-once" else f"part-{os.getpid()}"
         write(folder / "out", f"{batch:010}-{name}", range(batch * PER_BATCH, (batch + 1) * PER_BATCH))
-        time.sleep(0.01)
+        time.sleep(PAUSE_SECONDS)
         (checkpoint / f"commits/{batch}").touch()
-        time.sleep(0.01)
+        time.sleep(PAUSE_SECONDS)
 
 
 def write(folder: Path, name: str, numbers: range) -> None:
