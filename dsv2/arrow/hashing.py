@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -11,13 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
-from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.key_groups import stable_hash, subtask_of
 
 _MODULUS = np.int64((1 << 61) - 1)  # the modulus of Python's numeric hash (sys.hash_info)
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_BYTE = np.uint32(8)
 _FACTOR_LOW, _FACTOR_HIGH = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
+
+
+def _crc_table() -> Numbers:
+    """The remainders of CRC-32 (that of zlib) for each byte."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = table >> np.uint32(1) ^ np.where(table & np.uint32(1), np.uint32(0xEDB88320), np.uint32(0))
+    return table
+
+
+_CRC_TABLE = _crc_table()
 
 
 def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> Numbers:
@@ -31,18 +42,10 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
     Raises:
         InvalidKeyError: As in ``subtask_of``.
     """
-    plain = columns[0].type if len(columns) == 1 and not columns[0].null_count else pa.null()
-    if pa.types.is_int64(plain):
-        return _subtasks(hash_whole_numbers(columns[0].to_numpy()), max_parallelism, parallelism)
-    if pa.types.is_string(plain):
-        coded = pc.dictionary_encode(columns[0])
-        targets = _subtasks(hash_texts(coded.dictionary), max_parallelism, parallelism)
-        places = coded.indices.to_numpy()
-    else:
-        values, places = distinct(columns)
-        targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
-    by_row: Numbers = targets[places]
-    return by_row
+    if len(columns) == 1 and columns[0].null_count:
+        subtask_of(None, max_parallelism, parallelism)  # raises
+    hashes = [_hashes_of_rows(column) for column in columns]
+    return _subtasks(hashes[0] if len(columns) == 1 else hash_tuples(hashes), max_parallelism, parallelism)
 
 
 def _subtasks(hashes: Numbers, max_parallelism: int, parallelism: int) -> Numbers:
@@ -56,18 +59,34 @@ def _remainders(hashes: Numbers, divisor: int) -> Numbers:
     return remainders
 
 
-def distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], Numbers]:
-    """The distinct keys, and the index of each row's key among them."""
-    coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
-    if len(coded) == 1:
-        return coded[0].dictionary.to_pylist(), coded[0].indices.to_numpy().astype(np.int64)
-    rows = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in coded:
-        rows = rows * len(column.dictionary) + column.indices.to_numpy()
-        _, rows = np.unique(rows, return_inverse=True)  # at each step, so that the numbers stay small
-    _, firsts, places = np.unique(rows, return_index=True, return_inverse=True)
-    chosen = pa.array(firsts)
-    return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
+def _hashes_of_rows(column: pa.Array) -> Numbers:
+    if pa.types.is_int64(column.type) and not column.null_count:
+        return hash_whole_numbers(column.to_numpy())
+    coded = pc.dictionary_encode(column, null_encoding="encode")
+    hashes: Numbers = hash_values(coded.dictionary)[coded.indices.to_numpy()]
+    return hashes
+
+
+def hash_values(values: pa.Array) -> Numbers:
+    """``stable_hash`` of each value, which may be null."""
+    if not values.null_count and pa.types.is_int64(values.type):
+        return hash_whole_numbers(values.to_numpy())
+    if not values.null_count and pa.types.is_string(values.type):
+        return hash_texts(values)
+    return np.fromiter(map(stable_hash, values.to_pylist()), np.uint32, len(values))
+
+
+def hash_tuples(parts: Sequence[Numbers]) -> Numbers:
+    """``stable_hash`` of tuples.
+
+    Args:
+        parts: The hashes of the first values of all tuples, of the second ones, and so on.
+    """
+    checksums = np.full(len(parts[0]), _LOW, np.uint32)
+    for hashes in parts:
+        for shift in (0, 8, 16, 24):
+            checksums = _CRC_TABLE[(checksums ^ hashes >> np.uint32(shift)) & np.uint32(0xFF)] ^ checksums >> _BYTE
+    return hash_whole_numbers((~checksums).astype(np.int64) + len(parts))
 
 
 def hash_texts(values: pa.StringArray) -> Numbers:

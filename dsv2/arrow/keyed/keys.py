@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers, in_one_piece
-from dsv2.arrow.hashing import distinct, hash_texts, hash_whole_numbers
+from dsv2.arrow.hashing import hash_tuples, hash_values, hash_whole_numbers
 from dsv2.errors import ContractError, InvalidKeyError
-from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.codec import Codec, tuple_header
 from dsv2.runtime.state.key_groups import stable_hash
 
 
@@ -208,7 +208,7 @@ def key_columns(keys: object) -> list[pa.Array]:
 
 
 def distinct_keys(columns: Sequence[pa.Array], codec: Codec) -> tuple[Keys, Numbers]:
-    """Return the distinct keys, in the order of their first occurrence if there is one column.
+    """Return the distinct keys, in the order of their first occurrence.
 
     Args:
         columns: Those of ``key_columns``.
@@ -220,18 +220,39 @@ def distinct_keys(columns: Sequence[pa.Array], codec: Codec) -> tuple[Keys, Numb
     Raises:
         InvalidKeyError: A key is null, or of a type that cannot be a key.
     """
-    if len(columns) == 1:
-        (column,) = columns
-        if column.null_count:
-            raise InvalidKeyError("The assigned key must not be None.")
-        if pa.types.is_int64(column.type) or pa.types.is_string(column.type):
-            coded = pc.dictionary_encode(column)
-            values, places = coded.dictionary, coded.indices.to_numpy()
-            if pa.types.is_int64(column.type):
-                return Keys(NUMBER, values, hash_whole_numbers(values.to_numpy())), places
-            return Keys(TEXT, values, hash_texts(values)), places
-    found, places = distinct(columns)
-    return encoded_keys(found, codec), places
+    if len(columns) > 1:
+        return _distinct_tuples(columns, codec)
+    (column,) = columns
+    if column.null_count:
+        raise InvalidKeyError("The assigned key must not be None.")
+    coded = pc.dictionary_encode(column)
+    values, places = coded.dictionary, coded.indices.to_numpy()
+    if pa.types.is_int64(column.type):
+        return Keys(NUMBER, values, hash_values(values)), places
+    if pa.types.is_string(column.type):
+        return Keys(TEXT, values, hash_values(values)), places
+    return encoded_keys(values.to_pylist(), codec), places
+
+
+def _distinct_tuples(columns: Sequence[pa.Array], codec: Codec) -> tuple[Keys, Numbers]:
+    """Keys of several parts. Only the distinct values of each part are Python objects."""
+    coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
+    places = coded[0].indices.to_numpy()
+    for column in coded[1:]:
+        rows = places.astype(np.int64) * len(column.dictionary) + column.indices.to_numpy()
+        places = pc.dictionary_encode(pa.array(rows)).indices.to_numpy()
+    firsts = np.empty(places.max(initial=-1) + 1, np.int64)
+    firsts[places[::-1]] = np.arange(len(places))[::-1]  # the first row of each key is assigned last
+    indices = [column.indices.take(pa.array(firsts)) for column in coded]
+    hashes = hash_tuples([
+        hash_values(column.dictionary)[at.to_numpy()] for column, at in zip(coded, indices, strict=True)
+    ])  # fmt: skip
+    encoded = [
+        pa.array(list(map(codec.dumps, map(_canonical, column.dictionary.to_pylist()))), pa.binary()).take(at)
+        for column, at in zip(coded, indices, strict=True)
+    ]
+    header, nothing = pa.scalar(tuple_header(len(columns)), pa.binary()), pa.scalar(b"", pa.binary())
+    return Keys(OTHER, pc.binary_join_element_wise(header, *encoded, nothing), hashes), places
 
 
 def encoded_keys(keys: Iterable[Any], codec: Codec) -> Keys:
@@ -273,6 +294,8 @@ def _normalized(column: Any) -> pa.Array:
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
+    if pa.types.is_floating(column.type):
+        return pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is equal to 0.0
     return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
 
 

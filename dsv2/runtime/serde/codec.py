@@ -221,6 +221,14 @@ class Codec:
             raise CorruptDataError(f"{owner}: the signature does not fit. It was changed, or written with another key.")
 
 
+def tuple_header(width: int) -> bytes:
+    """The bytes with which ``dumps`` encodes a tuple, before those of its ``width`` values, each as ``dumps`` has it.
+
+    The tuple must not be wider than ``MAX_WIDTH``.
+    """
+    return _pack((nodes.TUPLES, [None] * width))[:-width]
+
+
 def _signature(key: bytes, header: bytes, payload: bytes | memoryview) -> bytes:
     digest = blake2b(header, key=key, digest_size=_SIGNATURE_BYTES)
     digest.update(payload)
