@@ -166,12 +166,16 @@ def _random(index: Numbers, field: int, limit: int | Numbers) -> Numbers:
 
 def _letters(index: Numbers, field: int) -> pa.Array:
     """Twelve letters for each event, from a to p."""
-    bits = _random(index, field, 1 << 62)[:, None] >> np.arange(0, 48, 4)
-    letters = ((bits & 15) + ord("a")).astype(np.uint8)
+    bits = _random(index, field, 1 << 62)
+    letters = np.stack([_FOUR_LETTERS[bits >> shift & 0xFFFF] for shift in (0, 16, 32)], axis=1)
     offsets = np.arange(0, 12 * len(index) + 1, 12, dtype=np.int32)
-    return pa.StringArray.from_buffers(len(index), pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
+    return pa.StringArray.from_buffers(len(index), pa.py_buffer(offsets), pa.py_buffer(letters))
 
 
+_FOUR_LETTERS = (
+    ((np.arange(1 << 16)[:, None] >> np.arange(0, 16, 4) & 15) + ord("a")).astype(np.uint8).view(np.uint32)[:, 0]
+)
+"""The letters of each number of 16 bits."""
 _NAMES = pa.array([f"{first} {last}" for first in _FIRST_NAMES for last in _LAST_NAMES])
 _EMAILS = pa.array([f"{first}@{last}.example".lower() for first in _FIRST_NAMES for last in _LAST_NAMES])
 

@@ -6,7 +6,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from dsv2 import NonKeyedPartitionStream
-from dsv2.model import Change
 from examples.nexmark.events import Bid
 from examples.nexmark.source import Nexmark
 
@@ -27,8 +26,9 @@ class RankedBid(NamedTuple):
     time: int
     extra: str
     rank: int
+    change: str  # +I, -U, +U or -D
 
 
-def top_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[Change[RankedBid]]:
+def top_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[RankedBid]:
     """Query 19: the ten highest bids of each auction, as changes."""
-    return nexmark.bids.key_by(attrgetter("auction")).top_n(10, RankedBid, by="price", rank="rank")
+    return nexmark.bids.key_by(attrgetter("auction")).top_n(10, RankedBid, by="price", rank="rank", change="change")

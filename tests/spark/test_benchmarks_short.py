@@ -119,6 +119,18 @@ def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_nexmark(process: ProgramProcess, tmp_path: Path) -> None:
+    """A query on Spark, locally, in Spark SQL and in DuckDB, and one with updates."""
+    report = process.run_short("benchmarks.nexmark", tmp_path)
+    check(report, rows=[2, 0, 0], verdicts=1)
+    paces, _, _ = report["tables"]
+    assert [[bool(cell) for cell in row[1:6]] for row in paces["rows"]] == [
+        [True, True, False, True, True],
+        [True, True, False, False, True],
+    ]
+
+
+@pytest.mark.nightly
 def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     report = process.run_short("benchmarks.batch_overhead", tmp_path)
     check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)

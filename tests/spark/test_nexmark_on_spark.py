@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import CollectSink, ExecutionEnvironment
+from examples.nexmark.queries import STREAMS
 from examples.nexmark.source import Nexmark
 from runtime_spark import SparkRuntime
-from tests.nexmark_queries import STREAMS
 from tests.oracles.nexmark import expected_rows
 
 EVENTS, RATE = 2_000, 20

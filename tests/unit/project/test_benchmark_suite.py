@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import suite
+from benchmarks import nexmark, suite
 from benchmarks.common.rows import Row, Rows
 from benchmarks.common.standings import standings
 from benchmarks.jobs.hot_topics import Tweets, rank_table, threshold
@@ -181,7 +181,7 @@ def test_fastest_variant_counts() -> None:
     paces = {cells[0]: (cells[1], cells[table.header.index("dsv2 / it")]) for cells in table.rows}
     assert paces == {"plain loop": (1000, 0.5), "dsv2": (500, 1), "other": (250, 2), "other, slower": (100, 5)}
     (verdict,) = report.verdicts
-    assert (verdict.measured, verdict.met) == (2, True)
+    assert (round(verdict.measured, 9), verdict.met) == (2, True)
 
 
 def test_targets_apply_to_their_number_of_keys() -> None:
@@ -244,3 +244,30 @@ def test_only_the_first_topic_is_hot() -> None:
     table = rank_table(1000)
     held = 5 * 60 * 1000
     assert table.count(2) / len(table) * held < threshold(Task(1_000_000)) < table.count(1) / len(table) * held
+
+
+def test_queries_are_compared() -> None:
+    def of(contestant: str, query: str, seconds: float, results: int = 7) -> Row:
+        return Row(contestant, 0, query, 1_000_000, 1_000_000, [seconds], results, 3, date="today")
+
+    made = nexmark.report(
+        [
+            of(nexmark.SPARK, "q1", 1.0),
+            of(nexmark.FLINK_SQL, "q1", 0.5),
+            of(nexmark.SPARK, "q2", 0.25),
+            of(nexmark.FLINK_SQL, "q2", 2.0, results=8),
+            of(nexmark.SPARK, "q18", 0.25),
+            of(nexmark.DUCKDB, "q18", 1.0, results=8),
+            replace(of(nexmark.LOCAL, "q18", 1.0), seconds=[], missing="not available\nat all"),
+        ],
+        "the command",
+    )
+    paces, different, missing = made.tables
+    assert paces.rows == [
+        ("q1", 1_000, "", 2_000, "", "", 0.5, "", ""),
+        ("q2", 4_000, "", 500, "", "", 8.0, "", ""),
+        ("q18", 4_000, "", "", "", 1_000, "", "", ""),
+    ]
+    assert different.rows == [("q2", "dsv2 on Spark: 7, 3; Flink SQL: 8, 3")]  # q18 emits updates
+    assert missing.rows == [("q18", "dsv2, local", "not available")]
+    assert [(round(verdict.measured, 9), verdict.met) for verdict in made.verdicts] == [(2.0, True), (0.5, False)]

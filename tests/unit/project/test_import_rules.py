@@ -202,7 +202,7 @@ print(calls, *(name for name in {HEAVY} if name in sys.modules))
 def test_importing_dsv2_is_fast() -> None:
     calls, *heavy = subprocess.check_output([sys.executable, "-c", MEASURED_IMPORT], cwd=ROOT, text=True).split()
     assert heavy == []
-    assert int(calls) < 140_000  # 116,000 to 125,000, by the folders on the path: about 0.1 s
+    assert int(calls) < 150_000  # 131,000 to 141,000, by the folders on the path: about 0.1 s
 
 
 def test_asyncio_is_imported_for_async_functions_only() -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.local import LocalRuntime
+from dsv2.model import ChangeKind
 from examples.nexmark import ranking, stateless, windows
+from examples.nexmark.queries import STREAMS, UPDATES
 from examples.nexmark.source import Nexmark
-from tests.nexmark_queries import STREAMS, UPDATES
 from tests.oracles.nexmark import expected_rows
 
 EVENTS, RATE = 20_000, 100
@@ -47,8 +48,8 @@ def test_last_rows_are_those_of_sql(query: str) -> None:
 
 def test_changes_make_the_table_of_sql() -> None:
     table = Counter[tuple[Any, ...]]()
-    for change in results_of(ranking.top_bids, splits=1):
-        table[tuple(change.record)] += 1 if change.kind.adds else -1
+    for *row, change in results_of(ranking.top_bids, splits=1):
+        table[tuple(row)] += 1 if ChangeKind(change).adds else -1
     assert +table == Counter(expected_rows("q19", EVENTS, RATE))
     assert min(table.values()) == 0
 

@@ -1,4 +1,4 @@
-"""The queries of Nexmark whose rows are compared with those of SQL."""
+"""The queries of Nexmark by their names, but q10, which writes files."""
 
 from __future__ import annotations
 
@@ -35,3 +35,6 @@ UPDATES: dict[str, tuple[Callable[[Nexmark], Any], Callable[[Any], object]]] = {
     "q18": (ranking.last_bids, attrgetter("bidder", "auction")),
 }
 """Queries whose records replace earlier ones with the same key."""
+
+CHANGES: dict[str, Callable[[Nexmark], Any]] = {"q19": ranking.top_bids}
+"""Queries whose records are changes of a table."""

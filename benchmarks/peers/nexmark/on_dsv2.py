@@ -1,0 +1,14 @@
+"""The queries of ``examples/nexmark`` on Spark."""
+
+from __future__ import annotations
+
+from benchmarks.jobs.nexmark import nexmark
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_dsv2
+
+__all__ = ("measure",)
+
+
+def measure(task: Task) -> Outcome:
+    """Run the query as one streaming query of Spark."""
+    return run_dsv2(lambda env: nexmark(env, task), task)
