@@ -54,6 +54,8 @@ def column_join(
                 for name, kind in zip(("left", "right"), kinds, strict=True)
             ]
             return UnboundedColumns(join, states)
+        case IntervalMode(by_clock=True):
+            return "the interval is in processing time"
         case IntervalMode(lower=lower, upper=upper):
             if isinstance(upper, str) and (reason := _not_a_time(upper, kinds[0])) is not None:
                 return reason

@@ -171,6 +171,22 @@ class IntervalJoins(Program):
                 run.expect_all(*expected, name=join_type.value)
 
 
+class IntervalJoinsByTheClock(Program):
+    """Interval joins in processing time, whose bounds are longer than the job or exclude all partners."""
+
+    BOUNDS: Mapping[str, tuple[int, int]] = {"together": (-(10**9), 10**9), "long after": (10**9, 10**9)}
+
+    def build(self, p: Pipeline) -> None:
+        left, right = (p.source(rows).key_by(row_key) for rows in (LEFT_ROWS, RIGHT_ROWS))
+        for name, (lower, upper) in self.BOUNDS.items():
+            function = any_join(PairOf(), JoinMode.interval(ms(lower), ms(upper), "processing"), "full")
+            p.collect(left.connect_and_process(right, function), name)
+
+    def check(self, run: Run) -> None:
+        run.expect_all(*((a, b) for a in LEFT_ROWS for b in RIGHT_ROWS if a.key == b.key), name="together")
+        run.expect_all(*((a, None) for a in LEFT_ROWS), *((None, b) for b in RIGHT_ROWS), name="long after")
+
+
 class Both(NamedTuple):
     """The fields of a pair."""
 
@@ -299,6 +315,7 @@ PROGRAMS: tuple[Program, ...] = (
     InnerJoins(),
     InnerJoinOfSeveralKeys(),
     IntervalJoins(),
+    IntervalJoinsByTheClock(),
     WindowJoins(),
     DeclaredJoins(),
     VersionedJoins(),

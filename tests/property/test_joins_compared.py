@@ -15,6 +15,7 @@ from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.state import StateTtl, TtlUpdate
 from dsv2.testing import EndOfInput, StampedRecord, TwoInputNonBroadcastHarness
+from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
 from tests.profiles import examples
@@ -93,6 +94,38 @@ def compare_intervals(driver: JoinDriver, slow: SlowIntervalJoin, history: list[
     assert driver.counter("late_records_dropped") == len(slow.late)
 
 
+@each_type
+@examples(10)
+@given(history=HISTORIES, bounds=BOUNDS)
+def test_interval_join_by_the_clock_matches_the_slow_one(
+    join_type: JoinType, history: list[Event], bounds: tuple[int, int]
+) -> None:
+    """A row arrives at the time of the clock, which takes the place of its timestamp."""
+    lower, upper = bounds
+    driver = JoinDriver(any_join(pair, JoinMode.interval(ms(lower), ms(upper), "processing"), join_type))
+    slow = SlowIntervalJoin(join_type.value, lower, upper)
+    clock = driver.harness.clock
+    for event in history:
+        results = driver.take(event)
+        if isinstance(event.element, Row):
+            row = event.element._replace(timestamp=clock.now_ms())
+            expected = slow.take(event.side, row, clock.now_ms() - 1)
+        else:
+            expected = slow.move_to(LONG_MAX if driver.harness.ended else clock.now_ms() - 1)
+        assert Counter((numbers(rows), timestamp) for rows, timestamp, _ in results) == Counter(
+            (numbers(rows), timestamp) for rows, timestamp in expected
+        )
+    assert driver.harness.ended
+    assert driver.counter("late_records_dropped") == 0
+    driver.harness.restart()
+    assert driver.harness.keys == []
+
+
+def numbers(rows: tuple[Row | None, Row | None]) -> tuple[int | None, ...]:
+    """The numbers of a pair."""
+    return tuple(None if row is None else row.number for row in rows)
+
+
 WINDOWS = {
     "tumbling": WindowStrategy.tumbling(ms(5)),
     "sliding": WindowStrategy.sliding(ms(6), ms(2)),
@@ -161,7 +194,7 @@ def late_in(driver: JoinDriver, event: Event) -> list[Any]:
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_late_rows_of_an_interval_join_reach_the_callback(history: list[Event], bounds: tuple[int, int]) -> None:
     driver, slow = (
-        JoinDriver(any_join(pair, JoinMode.interval(*map(ms, bounds)), **WANTED)),
+        JoinDriver(any_join(pair, JoinMode.interval(ms(bounds[0]), ms(bounds[1])), **WANTED)),
         SlowIntervalJoin("inner", *bounds),
     )
     found: list[Any] = []

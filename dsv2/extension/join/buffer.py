@@ -27,17 +27,27 @@ class JoinBuffer:
         side: 0 for the left side, 1 for the right side.
         span: The maximum distance between two partners of one record, in ms.
         latest: How long after its own timestamp a row can be matched, in ms. May be negative.
+        by_event: Whether timestamps are in event time, rather than processing time.
         emit_unmatched: ``due`` returns rows without a partner.
         distinct: Keep only one of several rows with the same timestamp.
     """
 
     def __init__(
-        self, panes: Panes, side: int, span: int, latest: int, *, emit_unmatched: bool, distinct: bool
+        self,
+        panes: Panes,
+        side: int,
+        span: int,
+        latest: int,
+        *,
+        by_event: bool,
+        emit_unmatched: bool,
+        distinct: bool,
     ) -> None:
         self._panes = panes
         self._side = side
         self._width = span + 1  # the partners of a record are in at most two panes
         self._latest = latest
+        self._by_event = by_event
         self._emit_unmatched = emit_unmatched
         self._distinct = distinct
         self._in_order: dict[int, list[tuple[int, Any, BufferedRecord]]] = {}  # by slot the rows of panes that were due
@@ -136,7 +146,7 @@ class JoinBuffer:
             )
         pane = self._panes.get(slot)
         if pane is None:
-            pane = self._panes.open(slot, time + self._latest, by_event=True, layout=self._layout)
+            pane = self._panes.open(slot, time + self._latest, by_event=self._by_event, layout=self._layout)
         self._pane = pane
         self._bucket = bucket
 

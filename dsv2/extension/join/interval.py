@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Generic
 
 from dsv2.base.type_variables import IN1, IN2, OUT, T
@@ -69,7 +70,10 @@ class IntervalJoin(
     PaneFunction,
     Generic[IN1, IN2, OUT],
 ):
-    """Base class of interval joins: lateness, buffering and eviction. Created by ``new_interval_join``."""
+    """Base class of interval joins: lateness, buffering and eviction. Created by ``new_interval_join``.
+
+    By the clock, the time of arrival is the timestamp of a record. Then the previous ms is over, and nothing is late.
+    """
 
     _described = "An interval join"
 
@@ -79,10 +83,13 @@ class IntervalJoin(
         join_type: JoinType,
         left: Side[IN1, OUT],
         right: Side[IN2, OUT],
+        *,
+        by_clock: bool,
     ) -> None:
         super().__init__(function)
         self._type = join_type
         self._sides: tuple[Side[Any, OUT], Side[Any, OUT]] = left, right
+        self._by_clock = by_clock
         self._time: EventTimeManager
         self._ctx: PartitionedContext[OUT] | None = None
         self._buffers: tuple[JoinBuffer, JoinBuffer]
@@ -94,11 +101,19 @@ class IntervalJoin(
 
     @property
     def state_layout(self) -> str:
-        return f"the records that wait for partners in {self._type.name} interval joins"
+        by_clock = " by the clock" if self._by_clock else ""
+        return f"the records that wait for partners in {self._type.name} interval joins{by_clock}"
 
     @property
     def contents(self) -> str:
         return BUFFERED_ROWS
+
+    @property
+    def dsv2_waits_for_event_time(self) -> bool:
+        return not self._by_clock
+
+    def dsv2_uses_processing_timers(self) -> bool:
+        return self._by_clock
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self._time = manager
@@ -120,11 +135,12 @@ class IntervalJoin(
             ((first, time),) = batch.slice(0, 1).pairs()
             process_one(first, time)
             batch = batch.slice(1)
-        now, take = self._time.current_time(), self._take
+        now, take = self._over(), self._take
         record: Any = None
         timestamp: Any = None
+        pairs = zip(batch.records, repeat(now + 1), strict=False) if self._by_clock else batch.pairs()
         try:
-            for record, timestamp in batch.pairs():
+            for record, timestamp in pairs:
                 if timestamp > now:
                     take(input_index, record, timestamp, select(record), now)
                 else:
@@ -141,8 +157,11 @@ class IntervalJoin(
         output, ctx = outputs_and_context
         self._enter(output, ctx)
         number = slot % 2
+        now = self._over()
+        if self._by_clock and (pane := self._key.panes.get(slot)) is not None:
+            now = max(now + 1, pane.deadline)  # at the end, it fires before its time
         after = max(self._sides[number].latest, 0)
-        for time, key, row in self._buffers[number].due(slot, self._time.current_time()):
+        for time, key, row in self._buffers[number].due(slot, now):
             self._key.key = key
             if self._key.attempt is None:
                 self._join_unmatched(number, row[RECORD], time, time + after)
@@ -155,12 +174,20 @@ class IntervalJoin(
 
     def _process(self, record: Any, number: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         self._enter(output, ctx)
-        timestamp, now = timestamp_of(self._described, ctx), self._time.current_time()
+        now = self._over()
+        timestamp = now + 1 if self._by_clock else timestamp_of(self._described, ctx)
         if timestamp <= now:
             name = ("on_late_left", "on_late_right")[number]
             take_late(name, self._sides[number].on_late, record, output, ctx)
         else:
             self._take(number, record, timestamp, ctx.state_manager.current_key, now)
+
+    def _over(self) -> int:
+        """The last ms for which no more records are expected."""
+        if self._by_clock:
+            assert self._ctx is not None
+            return self._ctx.processing_time_manager.current_time() - 1
+        return self._time.current_time()
 
     def _enter(self, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         """Initialize the join with the context of the first record or pane."""
@@ -174,7 +201,8 @@ class IntervalJoin(
                 self._key.panes,
                 number,
                 side.latest - side.earliest,
-                side.latest,
+                side.latest + self._by_clock,  # others may arrive in the same ms
+                by_event=not self._by_clock,
                 emit_unmatched=side.emits_unmatched,
                 distinct=side.only_existence,
             )
@@ -272,6 +300,8 @@ def new_interval_join(
     upper: int,
     on_late_left: LateRecord[IN1, OUT] | None,
     on_late_right: LateRecord[IN2, OUT] | None,
+    *,
+    by_clock: bool,
 ) -> IntervalJoin[IN1, IN2, OUT]:
     """Create an interval join. ``lower`` and ``upper`` bound the right timestamp, in ms relative to the left one."""
     emits_left = join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
@@ -281,4 +311,4 @@ def new_interval_join(
     right = Side(-upper, -lower, emits_right, False, only_existence, on_late_right)
     of_pairs = TimedPairJoin if isinstance(function, TimedJoinFunction) else PairJoin
     kind = ExistenceJoin if only_existence else of_pairs
-    return kind(function, join_type, left, right)
+    return kind(function, join_type, left, right, by_clock=by_clock)

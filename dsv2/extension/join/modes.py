@@ -9,7 +9,8 @@ from typing import Literal
 from dsv2.checks.arguments import as_choice, as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.temporal import OnSnapshotTimeout
-from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window.strategy import TimeTypeChoice
 from dsv2.state import StateTtl
 
 
@@ -29,7 +30,7 @@ class JoinMode:
         return UnboundedMode(ttl)
 
     @staticmethod
-    def interval(lower: timedelta, upper: timedelta | str) -> IntervalMode:
+    def interval(lower: timedelta, upper: timedelta | str, time_type: TimeTypeChoice = TimeType.EVENT) -> IntervalMode:
         """Records with timestamps in an interval are partners: ``left + lower <= right <= left + upper``.
 
         If ``upper`` is the name of a field, the interval ends with the time in this field of the left record, such as
@@ -44,14 +45,19 @@ class JoinMode:
             lower: The lower bound relative to the left timestamp. Negative: before the left record.
             upper: The upper bound relative to the left timestamp, or the name of a field of the left records with the
                 last time of partners, an int in ms.
+            time_type: In processing time, the time of arrival takes the place of all timestamps, also of those of the
+                results. Then no record is late.
         """
         earliest = as_milliseconds(lower, "lower")
+        by_clock = as_choice(TimeType, time_type, "time_type") is TimeType.PROCESSING
         if isinstance(upper, str):
+            if by_clock:
+                raise ConfigurationError("An interval that ends with a field of the left records is in event time.")
             return IntervalMode(earliest, upper)
         latest = as_milliseconds(upper, "upper")
         if earliest > latest:
             raise ConfigurationError(f"lower must not exceed upper: lower is {earliest} ms and upper is {latest} ms.")
-        return IntervalMode(earliest, latest)
+        return IntervalMode(earliest, latest, by_clock)
 
     @staticmethod
     def window(strategy: WindowStrategy) -> WindowMode:
@@ -122,6 +128,7 @@ class IntervalMode(JoinMode):
 
     lower: int
     upper: int | str
+    by_clock: bool = False
 
 
 @dataclass(frozen=True)

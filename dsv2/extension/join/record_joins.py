@@ -72,8 +72,12 @@ def record_join(
     match mode:
         case IntervalMode(upper=str()):
             raise ConfigurationError(f"{ENDS_WITH_FIELD}. Pass a class of results instead of a function.")
-        case IntervalMode(lower=lower, upper=int(upper)):
-            return new_interval_join(function, chosen, lower, upper, on_late_left, on_late_right)
+        case IntervalMode(lower=lower, upper=int(upper), by_clock=by_clock):
+            if by_clock:
+                _refuse(
+                    "an interval in processing time", {"on_late_left": on_late_left, "on_late_right": on_late_right}
+                )
+            return new_interval_join(function, chosen, lower, upper, on_late_left, on_late_right, by_clock=by_clock)
         case WindowMode(strategy=strategy):
             kind = ExistenceInWindow if chosen in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
             return WindowJoin(strategy, kind(function, chosen, on_late_left, on_late_right))

@@ -268,6 +268,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
+    "time of an interval": (
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5)))),
+        replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5), "processing"))),
+        ["+ AT(join): its use of processing-time timers was False and is now True",
+         "- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
+         "now the records that wait for partners in INNER interval joins by the clock"],
+    ),
     "join in windows": (
         replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.session(ms(5))))),
         replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.session(ms(5))), JoinType.SEMI)),

@@ -155,6 +155,7 @@ def test_function_receives_the_window() -> None:
     [
         (lambda record: record.customer, {"customer": Left("customer")}, INTERVAL, "not an operator.attrgetter"),
         (OF_CUSTOMER, {"on_late_left": lambda record, output, ctx: None}, INTERVAL, "late records are passed to"),
+        (OF_CUSTOMER, {}, JoinMode.interval(ms(-5), ms(5), "processing"), "the interval is in processing time"),
         (OF_CUSTOMER, {}, JoinMode.temporal(), "it is a temporal join"),
         (OF_CUSTOMER, {}, JoinMode.versioned(StateTtl(ms(5))), "versions have a time to live"),
         (OF_CUSTOMER, {"is_deletion": bool}, JoinMode.versioned(), "deletions are found by a callable"),

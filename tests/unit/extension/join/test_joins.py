@@ -31,6 +31,9 @@ def first_of(record: tuple[str, int]) -> str:
     return record[0]
 
 
+def late(record: Any, output: Any, ctx: Any) -> None: ...
+
+
 class TestRefused:
     @each_type
     def test_join_without_windows_must_be_inner(self, join_type: JoinType) -> None:
@@ -57,6 +60,11 @@ class TestRefused:
                 JoinMode.versioned(),
                 {"on_late_left": 5},
                 "on_late_left must be a callable (record, output, ctx), not 5.",
+            ),
+            (
+                JoinMode.interval(ms(0), ms(1), "processing"),
+                {"on_late_left": late},
+                "on_late_left does not apply to an interval in processing time.",
             ),
             (ms(5), {}, "mode must be a JoinMode, such as JoinMode.interval(lower, upper), not datetime.timedelta("),
         ],
@@ -105,6 +113,10 @@ class TestRefused:
         with pytest.raises(ConfigurationError) as refused:
             any_join(pair, JoinMode.interval(lower, upper))
         assert said in str(refused.value)
+
+    def test_interval_that_ends_with_a_field_is_in_event_time(self) -> None:
+        with pytest.raises(ConfigurationError, match="An interval that ends with a field of the left records is in ev"):
+            JoinMode.interval(ms(0), "expires", "processing")
 
     @pytest.mark.parametrize(
         ("function", "name"),
