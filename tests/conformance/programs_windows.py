@@ -13,6 +13,7 @@ from typing import Any
 from dsv2 import Collector, OutputTag, PartitionedContext
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
+    TimestampCombiner,
     TimeType,
     TwoOutputWindowStreamProcessFunction,
     WindowContext,
@@ -100,6 +101,27 @@ class SessionWindows(Program):
         firsts = range(0, 20, 5)
         sessions = [(with_breaks(first), [*range(first, first + 5)]) for first in firsts]
         assert fired(run.out()) == [(0, start, start + 7 * SECOND, elements) for start, elements in sessions]
+
+
+class TimestampsOfResults(Program):
+    """Results with the timestamp of the first or the last record of their window."""
+
+    CHOICES: Sequence[TimestampCombiner] = (TimestampCombiner.EARLIEST, TimestampCombiner.LATEST)
+
+    def build(self, p: Pipeline) -> None:
+        keyed = p.source(ELEMENTS).process(FlinkGenerator(seconds)).key_by(parity)
+        for choice in self.CHOICES:
+            windows = keyed.window(TEN_SECONDS.with_timestamps(choice))
+            p.collect(windows.reduce(max).process(Stamped()), f"{choice.value} of tumbling")
+            sessions = keyed.window(WindowStrategy.session(ms(3 * SECOND)).with_timestamps(choice))
+            p.collect(sessions.reduce(max).process(Stamped()), f"{choice.value} of sessions")
+
+    def check(self, run: Run) -> None:
+        for choice, element in zip(self.CHOICES, (0, 8), strict=True):
+            found = [(start + 8 + odd, (start + element + odd) * SECOND) for start in (0, 10) for odd in (0, 1)]
+            run.expect_all(*found, name=f"{choice.value} of tumbling")
+        run.expect_all((18, 0), (19, SECOND), name="earliest of sessions")
+        run.expect_all((18, 18 * SECOND), (19, 19 * SECOND), name="latest of sessions")
 
 
 SUM = StateDeclarations.value_state("sum", int, 0)
@@ -475,6 +497,7 @@ OTHER_TIMES = [(program.name, time) for program in OTHERS for time in program.TI
 PROGRAMS: Sequence[Program] = (
     OneInputWindows(),
     SessionWindows(),
+    TimestampsOfResults(),
     WindowStateAggregates(),
     TwoInputWindows(),
     TwoOutputWindows(),

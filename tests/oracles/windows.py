@@ -5,7 +5,8 @@ No timers, no state, no optimizations. A window has its records and its next ear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dsv2.extension.window import TimeType, WindowStrategy
@@ -15,6 +16,7 @@ from dsv2.extension.window.strategy import (
     SessionWindowStrategy,
     SlidingWindowStrategy,
     TimedWindowStrategy,
+    TimestampCombiner,
 )
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
@@ -37,14 +39,19 @@ class Slow:
     fired: bool = False
     early: int | None = None
     waits: int = 0
+    times: list[int] = field(default_factory=list)
+    combine: Callable[[list[int]], int] | None = None
 
     def trigger(self, timestamp: int | None) -> Stamped:
         """The event of its firing."""
-        return ("trigger", self.key, *self.span, *map(tuple, self.records)), timestamp
+        return ("trigger", self.key, *self.span, *map(tuple, self.records)), self._stamp(timestamp)
 
     def clear(self, timestamp: int | None) -> Stamped:
         """The event of its removal."""
-        return ("clear", self.key, *self.span), timestamp
+        return ("clear", self.key, *self.span), self._stamp(timestamp)
+
+    def _stamp(self, end: int | None) -> int | None:
+        return end if self.combine is None else self.combine(self.times)
 
 
 class SlowWindows:
@@ -73,6 +80,7 @@ class SlowWindows:
             if window not in self._windows:
                 self._windows.append(window)
             window.records[side].append(record)
+            window.times.append(timestamp)
             if isinstance(self._strategy, CountWindowStrategy) and self._is_full(window):
                 self._windows.remove(window)
                 events += [window.trigger(timestamp), window.clear(timestamp)]
@@ -157,7 +165,8 @@ class SlowWindows:
 
     def _new(self, key: Any, *span: int) -> Slow:
         last = LONG_MAX if self._is_endless() else span[1] - 1
-        return Slow(key, (span[0], span[1]), last, tuple([] for _ in range(self._inputs)))
+        combine = {TimestampCombiner.EARLIEST: min, TimestampCombiner.LATEST: max}.get(self._strategy.timestamps)
+        return Slow(key, (span[0], span[1]), last, tuple([] for _ in range(self._inputs)), combine=combine)
 
     def _session(self, key: Any, start: int, end: int) -> Slow:
         met = [w for w in self._windows if w.key == key and w.span[0] <= end and start <= w.span[1]]
@@ -167,6 +176,7 @@ class SlowWindows:
             return met[0]
         for window in met:
             self._windows.remove(window)
+            merged.times += window.times
             for records, more in zip(merged.records, window.records, strict=True):
                 records += more
         early = [w.early for w in met if w.early is not None]

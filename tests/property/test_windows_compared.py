@@ -16,7 +16,7 @@ from dsv2.extension.window import (
     WindowStrategy,
 )
 from dsv2.extension.window.process_functions import aggregated, reduced, windowed
-from dsv2.extension.window.strategy import SessionWindowStrategy
+from dsv2.extension.window.strategy import SessionWindowStrategy, TimestampCombiner
 from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
@@ -68,6 +68,13 @@ STRATEGIES = [
     WindowStrategy.session(gap_of),
     WindowStrategy.session(gap_of).with_allowed_lateness(ms(4)),
     WindowStrategy.session(gap_of, PROCESSING),
+    WindowStrategy.tumbling(ms(10)).with_timestamps("earliest"),
+    WindowStrategy.sliding(ms(10), ms(4)).with_allowed_lateness(ms(5)).with_timestamps("latest"),
+    WindowStrategy.cumulate(ms(3), ms(9)).with_timestamps("latest"),
+    WindowStrategy.session(ms(5)).with_allowed_lateness(ms(6)).with_timestamps("earliest"),
+    WindowStrategy.session(gap_of).with_early_firing(ms(3), EVENT).with_timestamps("latest"),
+    WindowStrategy.count(3, 2).with_timestamps("earliest"),
+    WindowStrategy.global_().with_timestamps("latest"),
     WindowStrategy.global_(),
     WindowStrategy.global_().with_early_firing(ms(10), EVENT),
     WindowStrategy.global_().with_early_firing(ms(10), PROCESSING),
@@ -93,6 +100,8 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 def name_of(strategy: WindowStrategy) -> str:
     early = strategy.early_firing
+    if strategy.timestamps is not TimestampCombiner.END:
+        return f"{strategy.layout}, {strategy.timestamps.value}"
     if callable(getattr(strategy, "gap", None)):
         return f"{strategy.layout}, with gaps of records"
     return strategy.layout if early is None else f"{strategy.layout}, early in {early.time_type.value.lower()} time"

@@ -7,7 +7,7 @@ from dsv2.extension.window.functions import (
     TwoOutputWindowStreamProcessFunction,
     WindowProcessFunction,
 )
-from dsv2.extension.window.strategy import TimeType, WindowStrategy
+from dsv2.extension.window.strategy import TimestampCombiner, TimeType, WindowStrategy
 from dsv2.extension.window.triggers import (
     CountTrigger,
     DeltaTrigger,
@@ -28,6 +28,7 @@ __all__ = (
     "ProcessingTimeTrigger",
     "PurgingTrigger",
     "TimeType",
+    "TimestampCombiner",
     "TriggerContext",
     "TriggerResult",
     "TwoInputNonBroadcastWindowStreamProcessFunction",

@@ -38,6 +38,8 @@ class _UntimedWindows(Windows):
 
     def _add_to(self, entry: KeyEntry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
+        if self._combine is not None:
+            self._stamp(entry, slot)
         if self._triggering is not None:
             self._put_and_decide(entry, slot, entry[CONTENTS], record, side)
             return
@@ -83,7 +85,7 @@ class CountWindows(_UntimedWindows):
         else:
             entry.pop(COUNT, None)  # no windows remain, so the count restarts at 0
 
-    def _output_time(self, entry: KeyEntry, slot: int) -> int | None:
+    def _last_time(self, entry: KeyEntry, slot: int) -> int | None:
         timestamp: int | None = self._ctx.timestamp  # of the record that completes it
         return timestamp
 

@@ -18,3 +18,5 @@ STATES: Final = -5
 """The states of each window, by name."""
 TRIGGER: Final = -6
 """The state and the timers of the trigger of each window."""
+TIMES: Final = -7
+"""The timestamp of the results of each window, if it is that of a record."""

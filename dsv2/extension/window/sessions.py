@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import ContractError
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, TIMES
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.spi import FailedCallbackError, KeyEntry, last_of
@@ -35,6 +35,8 @@ class SessionWindows(Windows):
         slot = self._merge(entry, sorted(overlapping), time, end)
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)
+        if self._combine is not None:
+            self._stamp(entry, slot)
         if self._triggering is not None:
             self._put_and_decide(entry, slot, contents, record, side)
             return
@@ -77,17 +79,18 @@ class SessionWindows(Windows):
             self._timers.register_timer(end - 1)
         if self._lateness:
             self._timers.register_timer(self._expiry(end))
-        self._merge_early(entry, [s for s, _ in overlapping], start)
+        self._merge_times(entry.get(EARLY, {}), [s for s, _ in overlapping], start, min)
+        if self._combine is not None:
+            self._merge_times(entry.get(TIMES, {}), [s for s, _ in overlapping], start, self._combine)
         if triggering is not None:
             triggering.merge(entry, [s for s, _ in overlapping], start)
         return start
 
     @staticmethod
-    def _merge_early(entry: KeyEntry, merged: list[int], start: int) -> None:
-        expected = entry.get(EARLY, {})
-        times = [expected.pop(s) for s in merged if s in expected]
-        if times:
-            expected[start] = min(times)
+    def _merge_times(times: dict[int, int], merged: list[int], start: int, combine: Callable[..., int]) -> None:
+        found = [times.pop(s) for s in merged if s in times]
+        if found:
+            times[start] = combine(found)
 
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
         end: int = entry[ENDS][slot]

@@ -30,6 +30,20 @@ class TimeType(Enum):
 TimeTypeChoice: TypeAlias = TimeType | Literal["event", "processing"]
 
 
+class TimestampCombiner(Enum):
+    """The timestamp of the results of a window (Beam ``TimestampCombiner``).
+
+    ``END``: its last ms. ``EARLIEST`` and ``LATEST``: the least and the greatest timestamp of its records.
+    """
+
+    END = "end"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+TimestampCombinerChoice: TypeAlias = TimestampCombiner | Literal["end", "earliest", "latest"]
+
+
 @dataclass(frozen=True, slots=True)
 class EarlyFiring:
     """Fires a window every ``interval`` ms before its end if it has received records since."""
@@ -50,6 +64,7 @@ class WindowStrategy(ABC):
     """The time that ends windows. Global and count windows use event time, which ends with the input."""
     early_firing: EarlyFiring | None = field(default=None, kw_only=True)
     trigger: WindowTrigger[Any] | None = field(default=None, kw_only=True)
+    timestamps: TimestampCombiner = field(default=TimestampCombiner.END, kw_only=True)
 
     @property
     def written_by_user(self) -> Collection[object]:
@@ -199,6 +214,19 @@ class WindowStrategy(ABC):
             raise ConfigurationError("Windows that fire early cannot have a trigger. Let the trigger register timers.")
         return replace(self, trigger=trigger)
 
+    def with_timestamps(self, timestamps: TimestampCombinerChoice) -> Self:
+        """The same windows, whose results have the timestamp of their end (the default) or of one of their records.
+
+        Windows behind them may count results with earlier timestamps than the end as late.
+
+        Args:
+            timestamps: ``end``, ``earliest`` or ``latest``. The last two require windows in event time.
+        """
+        combiner = as_choice(TimestampCombiner, timestamps, "timestamps")
+        if combiner is not TimestampCombiner.END and self.time_type is TimeType.PROCESSING:
+            raise ConfigurationError("Results of windows in processing time have the timestamp of their end.")
+        return replace(self, timestamps=combiner)
+
 
 @dataclass(frozen=True)
 class GlobalWindowStrategy(WindowStrategy):
@@ -320,4 +348,6 @@ def why_rows(strategy: WindowStrategy, *, sessions: bool = False) -> str | None:
     late = isinstance(strategy, TimedWindowStrategy) and strategy.allowed_lateness
     if late or strategy.early_firing is not None or strategy.trigger is not None:
         return "the windows have allowed lateness, early firing or a trigger"
+    if strategy.timestamps is not TimestampCombiner.END:
+        return f"results have the {strategy.timestamps.value} timestamp of their records"
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
-from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
+from dsv2.extension.window.entry import EARLY, STATES, TIMES, TRIGGER
 from dsv2.extension.window.strategy import CumulatingWindowStrategy, SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.model.record_batch import RecordBatch
@@ -33,12 +33,12 @@ class TimeWindows(Windows):
         self._offset = strategy.offset
         self._lateness = strategy.allowed_lateness
         self._panes = self._key.panes
-        has_trigger = self._triggering is not None
-        self._has_entries = environment.window.has_states or self._early is not None or has_trigger
+        has_trigger, stamps = self._triggering is not None, self._combine is not None
+        self._has_entries = environment.window.has_states or self._early is not None or has_trigger or stamps
         self._clears_keys = self._callbacks.clears or self._has_entries
         # Whether a record that is not late only has to be put into its window.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None and not self._cumulates
-        self._takes_batches = tumbles and not has_trigger and self._callbacks.only_keeps[0]
+        self._takes_batches = tumbles and not has_trigger and not stamps and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into its windows."""
@@ -100,7 +100,7 @@ class TimeWindows(Windows):
         fires, expires = pane.deadline == last, pane.deadline == expiry
         if self._triggering is not None:
             fires = False
-        if fires and self._callbacks.trigger_all is not None:
+        if fires and self._callbacks.trigger_all is not None and self._combine is None:
             self._callbacks.trigger_all(contents, last)
             fires = False
         if fires or (expires and self._clears_keys):
@@ -122,19 +122,22 @@ class TimeWindows(Windows):
         key, last = self._key.key, last_of(slot, self._size)
         if fires:
             self._window.activate(contents, key, slot, self._begin_of(slot), last + 1)
-            self._callbacks.on_trigger(last)
+            self._callbacks.on_trigger(self._result_time(slot, last))
         if expires:
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
                 self._window.activate(contents, key, slot, self._begin_of(slot), last + 1)
-                self._callbacks.on_clear(last)
+                self._callbacks.on_clear(self._result_time(slot, last))
             self._drop(contents, slot)
+
+    def _result_time(self, slot: int, last: int) -> int | None:
+        return last if self._combine is None else self._output_time(self._current_entry(), slot)
 
     def _drop(self, contents: dict[Any, Any], slot: int) -> None:
         """Remove the window ``slot`` of the current key."""
         del contents[self._key.key]
         if self._has_entries:
-            self._forget(self._current_entry(), slot, (STATES, EARLY, TRIGGER))
+            self._forget(self._current_entry(), slot, (STATES, EARLY, TRIGGER, TIMES))
 
     def _decide_until(self, slot: int, last: int) -> None:
         """Let the trigger decide at its timers up to ``last``, because the window is removed before they fire."""
@@ -163,12 +166,14 @@ class TimeWindows(Windows):
             contents[key] = self._contents.empty()
         begin = self._begin_of(start) if self._cumulates else start
         self._window.activate(contents, key, start, begin, last + 1)
+        if self._combine is not None:
+            self._stamp(self._current_entry(), start)
         if self._triggering is not None:
             self._put_and_decide(self._current_entry(), start, contents, record, side)
             return
         self._put(contents, key, record, side)
         if last <= watermark:
-            self._callbacks.on_trigger(last)
+            self._callbacks.on_trigger(self._result_time(start, last))
         elif self._early is not None:
             self._expect_early(self._current_entry(), start)
 

@@ -20,6 +20,7 @@ from dsv2.extension.window.strategy import (
     GlobalWindowStrategy,
     SessionWindowStrategy,
     SlidingWindowStrategy,
+    TimestampCombiner,
     TimeType,
     WindowStrategy,
 )
@@ -140,7 +141,10 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     @property
     def state_layout(self) -> str:
         layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
-        return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
+        if self.strategy.trigger is not None:
+            layout = f"{layout} and are fired by {self.strategy.trigger}"
+        stamps = self.strategy.timestamps
+        return layout if stamps is TimestampCombiner.END else f"{layout}, with the {stamps.value} timestamp"
 
     @property
     def contents(self) -> str:

@@ -16,8 +16,8 @@ from dsv2.extension.event_time import EventTimeManager
 from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, TRIGGER
-from dsv2.extension.window.strategy import EarlyFiring, TimeType, WindowStrategy
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, TIMES, TRIGGER
+from dsv2.extension.window.strategy import EarlyFiring, TimestampCombiner, TimeType, WindowStrategy
 from dsv2.extension.window.trigger_runner import Triggering
 from dsv2.extension.window.triggers import TriggerResult
 from dsv2.model.record_batch import RecordBatch
@@ -76,7 +76,8 @@ NEVER: Final = LONG_MAX + 1
 _AFTER_ALL: Final = 1 << 64
 """Later than the end of any window."""
 
-_PARTS = (CONTENTS, ENDS, EARLY, STATES, TRIGGER)
+_PARTS = (CONTENTS, ENDS, EARLY, STATES, TRIGGER, TIMES)
+_COMBINE = {TimestampCombiner.EARLIEST: min, TimestampCombiner.LATEST: max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class Windows(ABC):
         self._early = None if early is None else EarlyFirings(early, environment.ctx, environment.event_time)
         trigger = strategy.trigger
         self._triggering = None if trigger is None else Triggering(trigger, environment.ctx, environment.event_time)
+        self._combine = _COMBINE.get(strategy.timestamps)
         self._ctx = environment.ctx
         self._key = partition_access(environment.ctx.state_manager)
         self._current_entry = self._key.entry
@@ -173,8 +175,21 @@ class Windows(ABC):
         return slot
 
     def _output_time(self, entry: KeyEntry, slot: int) -> int | None:
-        """The timestamp of the output of a window: its last ms."""
+        """The timestamp of the output of a window."""
+        time: int | None = None if self._combine is None else entry.get(TIMES, {}).get(slot)
+        return self._last_time(entry, slot) if time is None else time
+
+    def _last_time(self, entry: KeyEntry, slot: int) -> int | None:
+        """The timestamp of the output of a window that is not that of a record: its last ms."""
         return self._end_of(entry, slot) - 1
+
+    def _stamp(self, entry: KeyEntry, slot: int) -> None:
+        """Combine the timestamp of the current record with those of the records of its window."""
+        assert self._combine is not None
+        timestamp = self._ctx.timestamp
+        if timestamp is not None:
+            times = entry.setdefault(TIMES, {})
+            times[slot] = self._combine(times.get(slot, timestamp), timestamp)
 
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
@@ -234,6 +249,7 @@ class Windows(ABC):
         if result.purges:
             self._content_of(entry, slot)[self._place(slot)] = None
             self._triggering.purge(entry, slot)
+            self._forget(entry, slot, (TIMES,))
 
     def _place(self, slot: int) -> Any:
         """The key of the window's content in the dict that holds it."""

@@ -211,6 +211,7 @@ def test_class_of_the_records_may_be_given() -> None:
         SECOND.with_early_firing(timedelta(seconds=1)),
         WindowStrategy.session(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
         WindowStrategy.session(lambda sale: 5),
+        SECOND.with_timestamps("latest"),
         WindowStrategy.session(attrgetter("product")),
     ],
 )

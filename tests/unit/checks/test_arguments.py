@@ -20,7 +20,7 @@ from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitA
 from dsv2.connectors.postgres import IfSlotExists
 from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
 from dsv2.extension.join import JoinMode, JoinType, OnSnapshotTimeout, join
-from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window import TimestampCombiner, TimeType, WindowStrategy
 from dsv2.functions import FunctionInput
 from dsv2.jobs import OnChange
 from dsv2.model import MainOutput
@@ -44,7 +44,7 @@ CHOICES: tuple[type[Enum], ...] = (
     ChannelFormat, DeliveryGuarantee, ExplanationFormat, FileSinkFormat, FunctionInput, IfSlotExists, JoinType,
     MainOutput, MessagePart, OnChange, OnOffsetsOutOfRange, OnSnapshotTimeout, RedistributionMode,
     RedistributionStrategy, RuntimeExecutionMode,
-    SplitAssignment, StateLayout, SubjectNameStrategy, TimeType, TtlTimeCharacteristic, TtlUpdate,
+    SplitAssignment, StateLayout, SubjectNameStrategy, TimestampCombiner, TimeType, TtlTimeCharacteristic, TtlUpdate,
     WatermarkHandlingStrategy, WhenExceeded,
 )  # fmt: skip
 
@@ -116,6 +116,7 @@ def test_invalid_whole_number(wrong: Any) -> None:
 BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
     "EVENT": lambda way: WindowStrategy.tumbling(ms(5), way(TimeType.EVENT)),
     "PROCESSING": lambda way: WindowStrategy.session(ms(5), way(TimeType.PROCESSING)),
+    "timestamps": lambda way: WindowStrategy.count(3).with_timestamps(way(TimestampCombiner.LATEST)),
     "early": lambda way: WindowStrategy.count(3).with_early_firing(ms(5), way(TimeType.EVENT)),
     "ttl": lambda way: StateTtl(ms(5), way(TtlUpdate.ON_READ_AND_WRITE)),
     "ttl time": lambda way: StateTtl(ms(5), time_characteristic=way(TtlTimeCharacteristic.EVENT_TIME)),

@@ -469,6 +469,10 @@ class TestRefusedArguments:
             (lambda w: w.tumbling(ms(5), offset="1h"), "offset must be a datetime.timedelta, such as .* not '1h'"),
             (lambda w: w.session(ms(0)), "gap must be at least 1 ms"),
             (lambda w: w.session(lambda: 5), "gap must be a datetime.timedelta"),
+            (
+                lambda w: w.tumbling(ms(5), "processing").with_timestamps("latest"),
+                "in processing time have the timestamp",
+            ),
             (lambda w: w.count(0), "The size of count windows must be a number of records, not 0"),
             (lambda w: w.count(5, 1.0), "The slide of count windows must be a number of records, not 1.0"),
             (lambda w: w.global_().with_early_firing(ms(0)), "interval must be at least 1 ms"),
