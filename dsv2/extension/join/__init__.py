@@ -12,8 +12,7 @@ from dsv2.extension.join.functions import (
     WindowJoinFunction,
 )
 from dsv2.extension.join.lookup import LookupCache, lookup_join
-from dsv2.extension.join.modes import JoinMode
-from dsv2.extension.join.temporal import OnSnapshotTimeout
+from dsv2.extension.join.modes import JoinMode, OnSnapshotTimeout
 
 __all__ = (
     "JoinFunction",

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Literal
 
-from dsv2.checks.arguments import as_choice, as_milliseconds
+from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.temporal import OnSnapshotTimeout
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.extension.window.strategy import TimeTypeChoice
 from dsv2.state import StateTtl
+
+
+class OnSnapshotTimeout(Enum):
+    """The consequence when probe records wait too long for the snapshot of the build side."""
+
+    WARN = "warn"
+    FAIL = "fail"
 
 
 class JoinMode:
@@ -79,6 +86,9 @@ class JoinMode:
     def temporal(
         snapshot_timeout: timedelta = timedelta(minutes=10),
         on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
+        *,
+        complete_at: int | None = None,
+        complete_when_idle: bool = False,
     ) -> TemporalMode:
         """The partner of a left (probe) record is the latest row of its key on the right (build) side.
 
@@ -87,15 +97,23 @@ class JoinMode:
         timestamp of the probe record. The counter ``probe_records_waiting`` shows the number of buffered records.
 
         The snapshot is complete when every subtask of the build side has emitted the watermark
-        ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended.
+        ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended. For sources
+        that do neither, ``complete_at`` and ``complete_when_idle`` are further conditions, as in Flink's ``LATERAL
+        SNAPSHOT`` join. The first one that is met counts.
 
         Args:
             snapshot_timeout: How long probe records may be buffered by the wall clock, at least 1 ms.
             on_snapshot_timeout: Then ``"fail"`` fails the job; ``"warn"`` logs a warning and increments the counter
                 ``snapshot_timeouts``, again each time the timeout passes.
+            complete_at: The snapshot is complete when event time of the build side has reached this time in ms, such as
+                the start of the job. None (default): this completes no snapshot.
+            complete_when_idle: Whether it is complete when the build side is idle (``with_idleness`` of its generator).
         """
         timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
-        return TemporalMode(timeout, as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout"))
+        if complete_at is not None:
+            check_whole_number(complete_at, "complete_at", at_least=0)
+        on_timeout = as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout")
+        return TemporalMode(timeout, on_timeout, complete_at, complete_when_idle)
 
     @staticmethod
     def versioned(ttl: StateTtl | None = None) -> VersionedMode:
@@ -144,6 +162,8 @@ class TemporalMode(JoinMode):
 
     timeout: int
     on_timeout: OnSnapshotTimeout
+    complete_at: int | None
+    complete_when_idle: bool
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ def record_join(
             _refuse("an unbounded join", given)
             _check_type(chosen, "an unbounded join", (JoinType.INNER,), _MAY_ARRIVE)
             return UnboundedJoin(function, ttl)
-        case TemporalMode(timeout=timeout, on_timeout=on_timeout):
+        case TemporalMode():
             del given["is_deletion"]
             _refuse("a temporal join", given)
             _check_type(chosen, "a temporal join", (JoinType.INNER, JoinType.LEFT), _ON_ARRIVAL)
             _check_deletion(is_deletion)
-            return TemporalJoin(function, chosen, is_deletion, timeout, on_timeout)
+            return TemporalJoin(function, chosen, is_deletion, mode)
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     if isinstance(mode, VersionedMode):
         _check_type(chosen, "a versioned join", (JoinType.INNER, JoinType.LEFT), _NOT_JOINED)

@@ -1,8 +1,9 @@
 """The processing-time temporal join: a probe record is joined with the latest row of the build side (FLIP-326).
 
 The build side is the changelog of a table: all of its rows (the snapshot), then changes. Probe records are buffered in
-the state until the snapshot is complete, which the build side signals with the use-processing-time flag or by its end.
-Until then the event time of the build side is not forwarded, so that the buffered records are not late downstream.
+the state until the snapshot is complete, which the build side signals with the use-processing-time flag or by its end,
+or, if the mode says so, by its event time or idleness. Until then the event time of the build side is not forwarded, so
+that the buffered records are not late downstream.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from enum import Enum
 from typing import Any, Generic, TypeAlias
 
 from dsv2.base.type_variables import IN1, IN2, OUT
@@ -18,6 +18,7 @@ from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, deletes, written_by_user
+from dsv2.extension.join.modes import OnSnapshotTimeout, TemporalMode
 from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
@@ -33,17 +34,10 @@ _TIMEOUTS = "snapshot_timeouts"
 _logger = logging.getLogger(__name__)
 
 
-class OnSnapshotTimeout(Enum):
-    """The consequence when probe records wait too long for the snapshot of the build side."""
-
-    WARN = "warn"
-    FAIL = "fail"
-
-
 class TemporalJoin(
     JoinProcessFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
 ):
-    """The temporal join. ``timeout`` is in ms."""
+    """The temporal join."""
 
     _described = "A processing-time temporal join"
     dsv2_refuses_error_policy = (
@@ -56,14 +50,12 @@ class TemporalJoin(
         function: JoinFunction[Any, Any, OUT],
         join_type: JoinType,
         is_deletion: Callable[[IN2], bool] | None,
-        timeout: int,
-        on_timeout: OnSnapshotTimeout,
+        mode: TemporalMode,
     ) -> None:
         super().__init__(function)
         self._pads = join_type is JoinType.LEFT
         self._is_deletion = is_deletion
-        self._timeout = timeout
-        self._on_timeout = on_timeout
+        self._mode = mode
         self._is_over = False  # the snapshot of the build side
         self._warned_at: int | None = None
 
@@ -112,11 +104,18 @@ class TemporalJoin(
         self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
     ) -> WatermarkHandlingResult:
         is_time = EventTimeExtension.is_event_time_watermark(watermark)
-        is_end = is_time and watermark.value == LONG_MAX
-        if is_end or EventTimeExtension.is_use_processing_time_watermark(watermark):
+        is_idleness = EventTimeExtension.is_idle_status_watermark(watermark)
+        if is_time:
+            complete_at = self._mode.complete_at
+            completes = watermark.value >= (LONG_MAX if complete_at is None else complete_at)
+        elif is_idleness:
+            completes = watermark.value and self._mode.complete_when_idle
+        else:
+            completes = EventTimeExtension.is_use_processing_time_watermark(watermark)
+        if completes:
             self._end_snapshot(ctx)
-        holds = is_time or EventTimeExtension.is_idle_status_watermark(watermark)
-        return WatermarkHandlingResult.POLL if holds and not self._is_over else WatermarkHandlingResult.PEEK
+        holds = (is_time or is_idleness) and not self._is_over
+        return WatermarkHandlingResult.POLL if holds else WatermarkHandlingResult.PEEK
 
     def end_second_input(self, ctx: NonPartitionedContext[OUT]) -> None:
         self._end_snapshot(ctx)
@@ -126,24 +125,25 @@ class TemporalJoin(
         now = timers.current_time()
         if now < timestamp:
             return  # it fires because all input has ended, which also completes the snapshot
-        if self._on_timeout is OnSnapshotTimeout.FAIL:
+        if self._mode.on_timeout is OnSnapshotTimeout.FAIL:
             raise ContractError(self._timeout_message(ctx))
         ctx.metric_group.counter(_TIMEOUTS).inc()
         if self._warned_at != now:
             self._warned_at = now
             _logger.warning("%s: %s", ctx.task_info.task_name, self._timeout_message(ctx))
         state: Any = ctx.state_manager
-        state.entry()[WAITING][2] = now + self._timeout
-        timers.register_timer(now + self._timeout)
+        state.entry()[WAITING][2] = now + self._mode.timeout
+        timers.register_timer(now + self._mode.timeout)
 
     def _timeout_message(self, ctx: RuntimeContext) -> str:
         return (
             f"{ctx.metric_group.counter(_PROBES_WAITING).count} probe records in subtask "
             f"{ctx.task_info.index_of_this_subtask} wait for the snapshot of the build side, some for "
-            f"{timedelta(milliseconds=self._timeout)} or longer, but the build side has not signaled the end of the "
-            f"snapshot. To signal it, every subtask of its source (or of a function after it) must emit the watermark "
-            f"EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end. Idle subtasks "
-            f"must emit it as well. If the snapshot takes longer, increase snapshot_timeout."
+            f"{timedelta(milliseconds=self._mode.timeout)} or longer, but the build side has not signaled the end of "
+            f"the snapshot. To signal it, every subtask of its source (or of a function after it) must emit the "
+            f"watermark EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end. Idle "
+            f"subtasks must emit it as well. Or pass complete_at or complete_when_idle to JoinMode.temporal. If the "
+            f"snapshot takes longer, increase snapshot_timeout."
         )
 
     def _wait(self, record: IN1, ctx: PartitionedContext[OUT]) -> None:
@@ -151,7 +151,7 @@ class TemporalJoin(
         entry: _Entry = state.entry()
         waiting = entry.get(WAITING)
         if waiting is None:
-            due = ctx.processing_time_manager.current_time() + self._timeout
+            due = ctx.processing_time_manager.current_time() + self._mode.timeout
             ctx.processing_time_manager.register_timer(due)
             waiting = entry[WAITING] = [[], [], due]
         records, timestamps, _ = waiting

@@ -136,9 +136,7 @@ BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
     "join": lambda way: join(pair, join_type=way(JoinType.INNER)).state_layout,  # type: ignore[attr-defined]
     "interval join": lambda way: join(pair, JoinMode.interval(ms(0), ms(5)), way(JoinType.FULL)).state_layout,  # type: ignore[attr-defined]
     "time of an interval": lambda way: JoinMode.interval(ms(0), ms(5), way(TimeType.PROCESSING)),
-    "temporal join": lambda way: vars(join(pair, JoinMode.temporal(on_snapshot_timeout=way(OnSnapshotTimeout.FAIL))))[
-        "_on_timeout"
-    ],
+    "temporal join": lambda way: JoinMode.temporal(on_snapshot_timeout=way(OnSnapshotTimeout.FAIL)),
 }
 
 

@@ -116,6 +116,40 @@ class TestWaiting:
         harness.second_input.push_event_time(2**63 - 1)
         assert harness.output.records == [(1, "row")]
 
+    def test_event_time_of_the_build_side_completes_it(self) -> None:
+        harness = harness_of(any_join(pair, JoinMode.temporal(complete_at=100)))
+        harness.first_input.push(Probe("a", 1), timestamp=60)
+        harness.first_input.push_event_time(500)
+        harness.second_input.push(Row("a", "row"))
+        harness.second_input.push_event_time(99)
+        assert harness.output.elements == []
+        harness.second_input.push_event_time(120)
+        assert harness.output.elements == [StampedRecord((1, "row"), 60), EVENT.new_watermark(120)]
+        harness.restart()
+        harness.first_input.push(Probe("a", 2), timestamp=501)
+        assert harness.output.records[1:] == [(2, "row")]
+        harness.second_input.push_idle()
+        assert harness.output.elements[-1] == EVENT.new_watermark(500), "as that of every other function"
+
+    @pytest.mark.parametrize("completes", [False, True])
+    def test_idleness_of_the_build_side_completes_it(self, completes: bool) -> None:
+        mode = JoinMode.temporal(complete_when_idle=completes)
+        harness = harness_of(any_join(pair, mode), channels=2)
+        harness.first_input.push(Probe("a", 1), timestamp=60)
+        for channel in (0, 1):
+            harness.first_input.push_event_time(500, channel=channel)
+            harness.second_input.push_event_time(70, channel=channel)
+        harness.second_input.push(Row("a", "row"))
+        harness.second_input.push_idle(channel=0)
+        assert harness.output.elements == []
+        harness.second_input.push_idle(channel=1)
+        assert harness.output.elements == [StampedRecord((1, "row"), 60), EVENT.new_watermark(500)] * completes
+
+    def test_time_of_completion_is_checked(self) -> None:
+        for wrong in (-1, 1.5, True):
+            with pytest.raises(ConfigurationError, match="complete_at must be a whole number of at least 0, not"):
+                JoinMode.temporal(complete_at=wrong)  # type: ignore[arg-type]
+
 
 class TestTime:
     def test_function_may_set_the_timestamp(self) -> None:
