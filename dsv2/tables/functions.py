@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import FlatMapFunction, OneInputStreamProcessFunction
 from dsv2.model.change import Change, ChangeKind
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.state import StateDeclaration, ValueStateDeclaration
@@ -194,11 +194,21 @@ class EventTimeSuppression(Suppression[T], OneInputEventTimeStreamProcessFunctio
         self._release(output, ctx)
 
 
-def is_upsert(change: Change[Any]) -> bool:
-    """Return whether a change says what the row of a key is, or that there is none, rather than what it was."""
-    return change.kind is not ChangeKind.UPDATE_BEFORE
+class OfChanges(FlatMapFunction[Change[IN], OUT], Generic[IN, OUT]):
+    """Selects from the changes of a table, in the subtasks that emit them, so that those of a key stay in order."""
+
+    dsv2_inherits_parallelism = True
+
+    @property
+    def keeps_nothing(self) -> bool:
+        return True
 
 
-def latest_record(change: Change[T]) -> Sequence[T]:
+def upsert_of(change: Change[T]) -> Sequence[Change[T]]:
+    """Return a change if it says that a row is there, or that there is none, rather than which one was."""
+    return [] if change.kind is ChangeKind.UPDATE_BEFORE else [change]
+
+
+def latest_of(change: Change[T]) -> Sequence[T]:
     """Return the row of a change that adds one."""
     return [change.record] if change.kind.adds else []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from fractions import Fraction
 from functools import reduce
@@ -25,11 +24,14 @@ _EXACT = Context(prec=5_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
 class Retraction(ABC):
     """An aggregate with values that are added and taken back. A value that was taken back before counts as -1."""
 
-    empty: Any
+    @property
+    @abstractmethod
+    def empty(self) -> Any:
+        """The accumulator of no values."""
 
     @abstractmethod
     def changed(self, held: Any, value: Any, weight: int) -> Any:
-        """Return the accumulator after ``weight`` was added to the count of a value, which is not None."""
+        """Add ``weight`` to the count of a value, which is not None. Return the accumulator, which may be ``held``."""
 
     @abstractmethod
     def result(self, held: Any) -> Any:
@@ -104,29 +106,37 @@ class Summed(Retraction):
 
 
 class Kept(Retraction):
-    """``Min``, ``Max`` and ``CountDistinct``: the values and their counts."""
-
-    empty: Any = {}  # noqa: RUF012 - it is never modified
+    """``Min``, ``Max`` and ``CountDistinct``: the values with their counts, the extreme one, and their number."""
 
     def __init__(self, part: Min | Max | CountDistinct) -> None:
-        self._part = part
+        self._fold = None if isinstance(part, CountDistinct) else part.fold
 
-    def changed(self, held: dict[Any, Any], value: Any, weight: int) -> dict[Any, Any]:
+    @property
+    def empty(self) -> list[Any]:
+        return [{}, None, 0]
+
+    def changed(self, held: list[Any], value: Any, weight: int) -> list[Any]:
+        counts, extreme, number = held
         key = identity(value)
-        kept, count = held.get(key, (value, 0))
-        after = {**held, key: (kept, count + weight)}
-        if count + weight == 0:
-            del after[key]
-        return after
+        kept, before = counts.get(key, (value, 0))
+        after = before + weight
+        if after == 0:
+            del counts[key]
+        else:
+            counts[key] = kept, after
+        if before <= 0 < after:
+            held[2] = number + 1
+            if self._fold is not None:
+                held[1] = kept if number == 0 else self._fold(extreme, kept)
+        elif after <= 0 < before:
+            held[2] = number - 1
+            if self._fold is not None and identity(extreme) == key:
+                values = [value for value, count in counts.values() if count > 0]
+                held[1] = reduce(self._fold, values) if values else None
+        return held
 
-    def result(self, held: dict[Any, Any]) -> Any:
-        values = list(self._values(held))
-        if isinstance(self._part, CountDistinct):
-            return len(values)
-        return reduce(self._part.fold, values) if values else None
-
-    def _values(self, held: dict[Any, Any]) -> Iterator[Any]:
-        return (value for value, count in held.values() if count > 0)
+    def result(self, held: list[Any]) -> Any:
+        return held[2] if self._fold is None else held[1]
 
 
 def retraction_of(name: str, part: Aggregate) -> Retraction:

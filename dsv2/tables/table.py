@@ -26,12 +26,13 @@ from dsv2.tables.functions import (
     EventTimeSuppression,
     LatestRow,
     MapRow,
+    OfChanges,
     OfRow,
     Settling,
     Suppression,
     Undeleted,
-    is_upsert,
-    latest_record,
+    latest_of,
+    upsert_of,
 )
 from dsv2.tables.joining import JoinKey, TableJoin
 from dsv2.tables.versions import identity
@@ -258,7 +259,8 @@ class Table(Generic[K, T]):
         Changes that cancel each other out are not emitted at all. (Kafka Streams ``suppress``.)
 
         Args:
-            after: The time for which changes are held back, from the first one. None: until the input has ended.
+            after: The time for which changes are held back, from the first one. 0: until the end of the micro-batch.
+                None: until the input has ended.
             time_type: The kind of that time. In event time it begins with the timestamp of the change, if it has one.
             max_rows: The number of keys in each subtask whose changes are held back. While there are so many, the
                 changes of others are emitted at once. None: any number.
@@ -270,7 +272,7 @@ class Table(Generic[K, T]):
         where = f"suppress at {caller_location()}"
         self._require_key(where)
         chosen = as_choice(TimeType, time_type, "time_type")
-        milliseconds = None if after is None else as_milliseconds(after, "after", at_least=1)
+        milliseconds = None if after is None else as_milliseconds(after, "after", at_least=0)
         check_at_least_one(max_rows=max_rows)
         is_event_time = chosen is TimeType.EVENT and after is not None
         kind: type[Suppression[T]] = EventTimeSuppression if is_event_time else Suppression
@@ -295,11 +297,11 @@ class Table(Generic[K, T]):
             PlanError: The table has no primary key.
         """
         self._require_key(f"upserts at {caller_location()}")
-        return self.changes().filter(is_upsert).with_name("Upserts")
+        return self.changes().process(OfChanges[T, Change[T]](upsert_of)).with_name("Upserts")
 
     def latest(self) -> ConfiguredStream[T]:
         """Return each row that is inserted or replaces another one, as a stream of records without deletions."""
-        return self.changes().flat_map(latest_record).with_name("Latest")
+        return self.changes().process(OfChanges[T, T](latest_of)).with_name("Latest")
 
     @property
     def _through(self) -> ConfiguredStream[Change[T]]:

@@ -38,6 +38,13 @@ class Delivery(NamedTuple):
     cents: int
 
 
+class Top(NamedTuple):
+    """The sum of the greatest orders of a customer."""
+
+    customer: str
+    cents: int
+
+
 class Total(NamedTuple):
     """The orders of a city."""
 
@@ -132,6 +139,23 @@ class RowsMoreThanOnce(Program):
             assert -found == Counter()
 
 
+class TableOfTop(Program):
+    """The sum of the two greatest orders of each customer: a table of the changes that ``top_n`` emits."""
+
+    def build(self, p: Pipeline) -> None:
+        known = [order for order in ORDERS if order.customer is not None]
+        top = p.source(known, 1).key_by(attrgetter("customer")).top_n(2, by="cents")
+        table = Table.from_changes(top, attrgetter("number", "cents")).group_by(attrgetter("customer"))
+        p.collect(table.aggregate(Top, customer=Key(), cents=Sum("cents")).changes())
+
+    def check(self, run: Run) -> None:
+        cents: dict[str, list[int]] = {}
+        for order in ORDERS:
+            if order.customer is not None:
+                cents.setdefault(order.customer, []).append(order.cents)
+        expect_table(run, "out", [Top(name, sum(sorted(found)[-2:])) for name, found in cents.items()])
+
+
 class HeldBack(Program):
     """Changes that are held back in event time, and then cancel each other out."""
 
@@ -169,4 +193,4 @@ def expect_table(run: Run, name: str, rows: Sequence[Any], key: Callable[[Any], 
     assert sorted(found.values()) == sorted(rows)
 
 
-PROGRAMS = (TableOfPostgres(), JoinedTables(), RowsMoreThanOnce(), HeldBack())
+PROGRAMS = (TableOfPostgres(), JoinedTables(), RowsMoreThanOnce(), TableOfTop(), HeldBack())
