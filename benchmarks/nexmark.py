@@ -142,9 +142,11 @@ def report(rows: Sequence[Row], command: str) -> Report:
         for ours, theirs, mean, each in TARGETS:
             _judge(made, found, ours, theirs, mean, each)
     differing = [(query, names) for query in QUERIES if (names := _differing(measured, query))]
-    made.table("Different results", ("query", "contestants, results and sums"), differing)
+    if differing:
+        made.table("Different results", ("query", "contestants, results and sums"), differing)
     missing = [(row.kind, row.contestant, row.missing.splitlines()[0]) for row in rows if row.missing]
-    made.table("Not measured", ("query", "contestant", "why"), missing)
+    if missing:
+        made.table("Not measured", ("query", "contestant", "why"), missing)
     return made
 
 

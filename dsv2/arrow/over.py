@@ -126,7 +126,7 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
 
     @property
     def record_types(self) -> tuple[type, ...]:  # type: ignore[override]  # and the class of rows
-        return self.kind, self.emitted, self._stored
+        return self.kind, self._stored, self.emitted
 
     @property
     def dsv2_tables_of(self) -> type:

@@ -202,7 +202,7 @@ class RankedWindows(KeyedOperator[IN, OUT], EventTimeProcessFunction, Generic[IN
 
     @property
     def record_types(self) -> tuple[type, ...]:
-        return self.kind, self.result, self._stored
+        return self.kind, self._stored, self.result
 
     @property
     def state_layout(self) -> str:

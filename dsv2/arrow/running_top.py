@@ -63,8 +63,8 @@ class RunningTop(KeyedOperator[IN, Any]):
 
     @property
     def record_types(self) -> tuple[type, ...]:
-        further = (self._stored, self.result)
-        return (self.kind, self.result, *further) if self.change else (self.kind, Change, ChangeKind, *further)
+        classes = (self.kind, self._stored, self.result)
+        return classes if self.change else (*classes, ChangeKind, Change)
 
     @property
     def column_classes(self) -> Collection[type]:

@@ -62,7 +62,7 @@ def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any
         case CallableFunction(function=function):
             return _collected(function)
         case ColumnarFunction():
-            return operator.body.record_types[-1]  # type: ignore[index]
+            return operator.body.record_types[-1]
     if not isinstance(operator.body, ProcessFunction):
         return UNDECLARED
     called = operator.body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, NoReturn
 
@@ -25,8 +25,8 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
 
     @property
     @abstractmethod
-    def record_types(self) -> Collection[type]:
-        """The classes of the records: those of the inputs, then those of the output."""
+    def record_types(self) -> Sequence[type]:
+        """The classes of the records and of their state: those of the inputs first, that of the output last."""
 
     @property
     def dsv2_tables_of(self) -> type | None:

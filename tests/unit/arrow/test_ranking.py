@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.aggregates import Lag
 from dsv2.errors import PlanError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
+from dsv2.graph.record_types import declared_type_of
 from dsv2.local import LocalRuntime
 from dsv2.model import Change, ChangeKind
 from dsv2.sinks import CollectSink
@@ -241,3 +243,33 @@ class Placed(NamedTuple):
 def test_what_is_refused(apply: Any, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         apply(keyed(BIDS)[1])
+
+
+class Before(NamedTuple):
+    """A record with the price of the one before."""
+
+    user: str
+    price: int | None
+    before: int | None
+
+
+class Changed(NamedTuple):
+    """A change of a ranked record."""
+
+    price: int | None
+    place: int
+    kind: str
+
+
+@pytest.mark.parametrize(
+    ("build", "kind"),
+    [
+        (lambda bids: bids.over(rows=2).aggregate(Before, before=Lag("price")), Before),
+        (lambda bids: bids.window(SECOND).top_n(1, Top, by="price", rank="place", start="begin", end="end"), Top),
+        (lambda bids: bids.top_n(1, Changed, by="price", rank="place", change="kind"), Changed),
+        (lambda bids: bids.top_n(1, by="price"), Change),
+    ],
+)
+def test_class_of_the_results_is_known(build: Callable[[Any], Any], kind: type[Any]) -> None:
+    _, bids = keyed(BIDS)
+    assert declared_type_of(build(bids)._ref) is kind
