@@ -253,14 +253,6 @@ class Before(NamedTuple):
     before: int | None
 
 
-class Changed(NamedTuple):
-    """A change of a ranked record."""
-
-    price: int | None
-    place: int
-    kind: str
-
-
 @pytest.mark.parametrize(
     ("build", "kind"),
     [
