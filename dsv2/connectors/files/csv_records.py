@@ -72,7 +72,7 @@ class _CsvRecords(CsvFormat[T], Generic[T]):
             names = self._names(file, first.decode())
             for data in _whole_rows(opened):
                 lines = data.count(b"\n") + (not data.endswith(b"\n"))
-                if data.strip(b"\r\n"):
+                if data.strip(b"\n"):
                     table = table_of_csv(data, names, self._delimiter)
                     yield table, line + 1 if lines == len(table) else 0
                 line += lines
