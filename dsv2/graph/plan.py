@@ -17,7 +17,7 @@ from dsv2.graph.sections import Passage, passages_of, sections_of
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import DeadLetter, ErrorPolicy
 from dsv2.model.output_tag import OutputTag
-from dsv2.sinks import FileSink, Sink
+from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, ColumnarFunction
 from dsv2.watermark import WatermarkDeclaration
@@ -422,6 +422,4 @@ class Plan:
 
 
 def _takes_tables(body: object) -> bool:
-    if isinstance(body, Sink):
-        return isinstance(body, FileSink) or body.dsv2_tables_of is not None
-    return isinstance(body, ColumnarFunction)
+    return isinstance(body, ColumnarFunction) or (isinstance(body, Sink) and body.dsv2_takes_columns)

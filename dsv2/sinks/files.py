@@ -91,6 +91,10 @@ class FileSink(Sink[T], Generic[T]):
     def check_record(self, record: T) -> None:
         """The runtime checks the schema instead."""
 
+    @property
+    def dsv2_takes_columns(self) -> bool:
+        return True
+
     def describe_target(self) -> str:
         return without_password(self.path)
 

@@ -91,6 +91,11 @@ class Sink(ABC, Generic[T_contra]):
         return None
 
     @property
+    def dsv2_takes_columns(self) -> bool:
+        """True if it writes columnar records without converting each to a row."""
+        return self.dsv2_tables_of is not None
+
+    @property
     def driver_limit(self) -> DriverLimit | None:
         """The maximum that the driver receives in a micro-batch; None if the sink is not written on the driver."""
         return None

@@ -121,6 +121,10 @@ def _write_rows(connection: Connection, rows: TableRows[T], records: Sequence[T]
     is_deletion = writer.deletes or (lambda record: False)
     cursor = connection.cursor()
     try:
+        if (data := rows.data_of(records)) is not None:
+            with cursor.copy(rows.copy) as copy:
+                copy.write(data)
+            return
         for deletes, group in groupby(records, key=is_deletion):
             if deletes:
                 cursor.executemany(rows.delete, [rows.key_of(record) for record in group])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic
 
+from dsv2.base.columnar import column_names
 from dsv2.base.secrets import HIDDEN, hide
 from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
@@ -185,3 +186,16 @@ class TableWriter(Generic[T]):
     row: Callable[[T], Sequence[Any]]
     key: tuple[str, ...]
     deletes: Callable[[T], bool] | None
+
+    @property
+    def takes_columns(self) -> bool:
+        """True if columnar records can be inserted without conversion."""
+        return not self.key and (self.row is tuple or column_names(self.row) is not None)
+
+    def fields(self, kind: type) -> Sequence[str] | None:
+        """Return the fields of columnar records of ``kind`` that are the values of ``columns``; None: unknown."""
+        if self.row is tuple:
+            found = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+        else:
+            found = column_names(self.row)
+        return found if found is not None and len(found) == len(self.columns) > 1 else None

@@ -83,6 +83,10 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         """
         self._checker.get().check(record)
 
+    @property
+    def dsv2_takes_columns(self) -> bool:
+        return self._writer.takes_columns
+
     def describe_target(self) -> str:
         return f"{self._writer.table} at {self._connection}, micro-batches in {self._batch_table}"
 

@@ -109,6 +109,12 @@ def table_of(connection: Connection, name: sql.Identifier, oid: int | None = Non
     return CatalogTable(oid, schema, name_in_schema, is_ordinary, identity, columns)
 
 
+def takes_copies(connection: Connection, table: CatalogTable) -> bool:
+    """Return whether ``COPY`` inserts rows as ``INSERT`` does: not by rules, and without row-level security."""
+    query = b"SELECT relkind = 'r' AND NOT relhasrules AND NOT relrowsecurity FROM pg_class WHERE oid = $1"
+    return connection.execute(query, [table.oid]).fetchone() == (True,)
+
+
 def replicated_table(connection: Connection, name: str, oid: int | None = None) -> CatalogTable:
     """Look up a table like ``table_of``. Raises ``JobError`` if it does not exist or cannot be replicated."""
     table = table_of(connection, named(name), oid)

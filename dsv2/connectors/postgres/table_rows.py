@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
 from typing import Any, Generic
 
 import psycopg
 from psycopg import errors, sql
 
+from dsv2.base.columnar import Columnar
 from dsv2.base.type_variables import T
-from dsv2.connectors.postgres.adapters import ColumnRule, plain, rule_of
+from dsv2.connectors.postgres.adapters import ADAPTERS, ColumnRule, plain, rule_of
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, statement
 from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter
-from dsv2.connectors.postgres.table import table_of
+from dsv2.connectors.postgres.table import table_of, takes_copies
 
 _SHOWN_CHARACTERS = 200
 _TABLE = sql.Identifier("dsv2_check")
@@ -37,6 +40,7 @@ class TableRows(Generic[T]):
         insert: Inserts a row.
         upsert: Inserts a row, or replaces that with the same key.
         delete: Deletes the row with a key.
+        copy: Inserts the data of ``data_of``.
     """
 
     def __init__(self, connection: Connection, writer: TableWriter[T], table: sql.Identifier | None = None) -> None:
@@ -55,6 +59,24 @@ class TableRows(Generic[T]):
         self.delete = statement("DELETE FROM {} WHERE ({}) = ({})", table, key, values)
         self._all = list(enumerate(rules))
         self._key = [self._all[writer.columns.index(name)] for name in writer.key]
+        self.copy = statement("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')", table, listed(writer.columns))
+        self._connection, self._table = connection, found
+
+    def data_of(self, records: Sequence[T]) -> bytes | None:
+        """Return columnar records as data of ``copy``; None if rows must be written one by one."""
+        if not isinstance(records, Columnar) or not self._can_copy:
+            return None
+        names, columns = self.writer.fields(records.kind), [column for column in self._columns if column is not None]
+        types = [(info.name, column.modifier) for column in columns if (info := ADAPTERS.types.get(column.type))]
+        if names is None or len(types) < len(names):
+            return None
+        module = import_module("dsv2.arrow.copy_data")  # a room above, which columnar records have loaded
+        data: bytes | None = module.copy_data(records, names, types)
+        return data
+
+    @cached_property
+    def _can_copy(self) -> bool:
+        return self.writer.takes_columns and self._table is not None and takes_copies(self._connection, self._table)
 
     def row_of(self, record: T) -> Sequence[Any]:
         """Return the parameters of ``insert`` and ``upsert``. Raises ``RowError``."""
