@@ -17,9 +17,9 @@ from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import matches
 from dsv2.arrow.versioned_join import VersionedColumns
 from dsv2.arrow.waiting_joins import IntervalColumns, WindowJoinColumns
-from dsv2.errors import SchemaError
+from dsv2.errors import InternalError, SchemaError
 from dsv2.extension.join.declared import DeclaredJoin, KeyField, ResultField, Right, SideField
-from dsv2.extension.join.modes import IntervalMode, UnboundedMode, VersionedMode, WindowMode
+from dsv2.extension.join.modes import IntervalMode, TemporalMode, UnboundedMode, VersionedMode, WindowMode
 from dsv2.extension.join.unbounded import BOTH_SIDES
 from dsv2.extension.window.strategy import CumulatingWindowStrategy, why_rows
 from dsv2.model.record_batch import RecordBatch
@@ -40,6 +40,8 @@ def column_join(
         kinds: The classes of the records of both sides.
         names: The fields that are their keys.
     """
+    if isinstance(declared.mode, TemporalMode):
+        return "it is a temporal join"
     if declared.options.is_deletion is not None:
         return "deletions are found by a callable"
     if any(option is not None for option in declared.options):
@@ -66,7 +68,7 @@ def column_join(
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
         case VersionedMode(ttl=ttl):
             return VersionedColumns(join) if ttl is None else "versions have a time to live"
-    return "it is a temporal join"
+    raise InternalError(f"{declared.mode!r} is unknown.")
 
 
 def _misfit(

@@ -160,6 +160,35 @@ class TemporalJoinOf(Program):
         assert run.progress("join").counters == {"probe_records_waiting": 0}
 
 
+@dataclass(frozen=True)
+class TemporalJoinOfSeveralRows(Program):
+    """A sale is joined with all prices of its article, whose tens are their keys."""
+
+    join_type: Literal[JoinType.INNER, JoinType.LEFT]
+
+    @property
+    def name(self) -> str:
+        return f"temporal-join-{self.join_type.value}-rows"
+
+    def build(self, p: Pipeline) -> None:
+        any_join: Any = join
+        function = any_join(priced, JoinMode.temporal(), self.join_type, is_deletion=is_gone, row_key=tens_of)
+        sales = p.source(SALES).process(per_event(number_of)).key_by(article_of)
+        prices = p.source([*SNAPSHOT, *CHANGES], parallelism=1).key_by(article_of)
+        joined: Any = sales.connect_and_process(prices, function)
+        p.collect(joined.process(Stamped()))
+
+    def check(self, run: Run) -> None:
+        alone: list[int | None] = [None] if self.join_type is JoinType.LEFT else []
+        at_the_end: dict[int, list[int | None]] = {0: [12], 1: [20, 30], 2: [40], 3: [51], 4: alone}
+        run.expect_all(*(((sale, cents), sale.number) for sale in SALES for cents in at_the_end[sale.article]))
+
+
+def tens_of(price: Price) -> int:
+    """The key of a row."""
+    return price.cents // 10
+
+
 def number_of(sale: Sale) -> int:
     """An event time."""
     return sale.number
@@ -169,4 +198,5 @@ TYPES: Sequence[Literal[JoinType.INNER, JoinType.LEFT]] = (JoinType.INNER, JoinT
 PROGRAMS: tuple[Program, ...] = (
     ByTheClock(),
     *(TemporalJoinOf(join_type, marked) for join_type in TYPES for marked in (False, True)),
+    *(TemporalJoinOfSeveralRows(join_type) for join_type in TYPES),
 )

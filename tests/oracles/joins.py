@@ -160,17 +160,25 @@ class SlowWindowJoin:
 
 
 class SlowTemporalJoin:
-    """Probe rows (side 0) with the latest row of their key (side 1), after the end of the snapshot.
+    """Probe rows (side 0) with the latest rows of their key (side 1), after the end of the snapshot.
 
-    A number below 0 deletes. ``channels``: the number of channels of the build side that must end the snapshot.
+    A number below 0 deletes.
+
+    Args:
+        join_type: ``"inner"`` or ``"left"``.
+        channels: The number of channels of the build side that must end the snapshot.
+        rows: How many rows a key may have. The number of a row says which it replaces or deletes.
+        lifetime: How long a row lives by the clock, in ms.
     """
 
-    def __init__(self, join_type: str, channels: int) -> None:
+    def __init__(self, join_type: str, channels: int, rows: int = 1, lifetime: int | None = None) -> None:
         self._type = join_type
-        self._told: list[tuple[int, Row]] = []
+        self._rows = rows
+        self._lifetime = lifetime
+        self._clock = 0
+        self._told: list[tuple[int, Row, int]] = []
         self._channels = channels
         self._over: set[int] = set()
-        self._joined = 0
 
     @property
     def over(self) -> bool:
@@ -180,18 +188,21 @@ class SlowTemporalJoin:
     @property
     def waiting(self) -> int:
         """The number of waiting probe rows."""
-        return 0 if self.over else len([row for side, row in self._told if side == _LEFT])
+        return 0 if self.over else len(self._probes())
 
     @property
     def keys(self) -> set[str]:
         """The keys that have a row now."""
-        told = {row.key for _, row in self._told}
-        return {key for key in told if self._row_of(key, len(self._told)) is not None}
+        return {key for key in {row.key for _, row, _ in self._told} if self._rows_of(key)}
+
+    def wait(self, ms: int) -> None:
+        """Advance the clock."""
+        self._clock += ms
 
     def take(self, side: int, row: Row) -> list[Joined]:
         """Return the results when a row of ``side`` arrives."""
-        self._told.append((side, row))
-        return [self._join(len(self._told) - 1)] if self.over and side == _LEFT and self._joins(row) else []
+        self._told.append((side, row, self._clock))
+        return self._join(row) if self.over and side == _LEFT else []
 
     def end_snapshot(self, channel: int) -> list[Joined]:
         """Return the results when a channel of the build side ends its part of the snapshot, or ends itself."""
@@ -199,19 +210,26 @@ class SlowTemporalJoin:
         self._over.add(channel)
         if was_over or not self.over:
             return []
-        probes = [place for place, (side, _) in enumerate(self._told) if side == _LEFT]
-        return [self._join(place, len(self._told)) for place in probes if self._joins(self._told[place][1])]
+        return [joined for probe in self._probes() for joined in self._join(probe)]
 
-    def _joins(self, probe: Row) -> bool:
-        return self._type == "left" or self._row_of(probe.key, len(self._told)) is not None
+    def _probes(self) -> list[Row]:
+        return [row for side, row, _ in self._told if side == _LEFT]
 
-    def _join(self, place: int, moment: int | None = None) -> Joined:
-        probe = self._told[place][1]
-        return (probe, self._row_of(probe.key, place if moment is None else moment)), probe.timestamp
+    def _join(self, probe: Row) -> list[Joined]:
+        rows: list[Row | None] = [*self._rows_of(probe.key)]
+        if not rows and self._type == "left":
+            rows.append(None)
+        return [((probe, row), probe.timestamp) for row in rows]
 
-    def _row_of(self, key: str, moment: int) -> Row | None:
-        told = [row for side, row in self._told[:moment] if side == _RIGHT and row.key == key]
-        return told[-1] if told and told[-1].number >= 0 else None
+    def _rows_of(self, key: str) -> list[Row]:
+        found: dict[int, tuple[Row, int]] = {}
+        for side, row, since in self._told:
+            if side == _RIGHT and row.key == key:
+                found.pop(abs(row.number) % self._rows, None)
+                if row.number >= 0:
+                    found[row.number % self._rows] = row, since
+        lifetime = self._lifetime
+        return [row for row, since in found.values() if lifetime is None or self._clock < since + lifetime]
 
 
 class SlowVersionedJoin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, join
+from dsv2.state import StateTtl
 from dsv2.testing import EndOfInput, IdleStatus
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
-from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
+from tests.property.joining import CHANNELS, Event, JoinDriver, Wait, event_time, pair
 from tests.strategies import long_lists
 
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
@@ -28,6 +30,16 @@ WHAT = st.one_of(
     st.tuples(st.just("end"), st.just(""), st.just(0)),
 )
 STEPS = long_lists(st.tuples(WHAT, st.integers(0, CHANNELS - 1), st.booleans()), max_size=50)
+
+LONGER_STEPS = long_lists(
+    st.tuples(
+        st.one_of(WHAT, st.tuples(st.just("wait"), st.just(""), st.integers(0, 9))),
+        st.integers(0, CHANNELS - 1),
+        st.booleans(),
+    ),
+    max_size=50,
+)
+"""Time passes as well."""
 
 
 class History:
@@ -49,10 +61,41 @@ class History:
         if what == "event time":
             self._newest += number
             return Event(channel, event_time(self._newest), restart)
+        if what == "wait":
+            return Event(channel, Wait(number + 1), restart)
         if what == "idle":
             return Event(channel, IdleStatus(bool(number)), restart)
         done.add(what)
         return Event(channel, BY_CLOCK if what == "flag" else EndOfInput(), restart)
+
+
+@pytest.mark.parametrize("lifetime", [None, 10])
+@pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
+@given(steps=LONGER_STEPS)
+def test_several_rows_of_a_key_match_the_slow_one(
+    join_type: Literal[JoinType.INNER, JoinType.LEFT], lifetime: int | None, steps: list[Any]
+) -> None:
+    any_join: Any = join
+    mode = JoinMode.temporal(ttl=None if lifetime is None else StateTtl(ms(lifetime)))
+    options = {"is_deletion": lambda row: row.number < 0, "row_key": lambda row: abs(row.number) % 3}
+    driver = JoinDriver(any_join(pair, mode, join_type, **options))
+    slow, history = SlowTemporalJoin(join_type.value, channels=2, rows=3, lifetime=lifetime), History()
+    told = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
+    told += [history.event("flag", channel, "", 0, False) for channel in range(CHANNELS)]
+    for event in (event for event in told if event is not None):
+        results = driver.take(event)
+        expected: list[Joined] = []
+        if isinstance(event.element, Wait):
+            slow.wait(event.element.ms)
+        elif isinstance(event.element, Row):
+            expected = slow.take(event.side, event.element)
+        elif event.side == 1 and event.element in (BY_CLOCK, EndOfInput()):
+            expected = slow.end_snapshot(event.channel)
+        found = Counter((joined, timestamp) for joined, timestamp, _ in results)
+        assert found == Counter(expected)
+        assert driver.counter("probe_records_waiting") == slow.waiting
+    driver.harness.restart()
+    assert set(driver.harness.keys) == slow.keys, "nothing else is left"
 
 
 def by_key(results: list[Joined]) -> dict[str, list[Joined]]:

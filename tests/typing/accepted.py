@@ -451,6 +451,7 @@ def temporal_joins(g: Given, every: JoinFunction[int, date, bytes]) -> None:
     assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=is_sunday)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(every_pair, mode, is_deletion=lambda day: day.day == 1)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(left_alone, mode, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
+    assert_type(connect(g.other_keyed, join(every_pair, mode, row_key=is_sunday)), NonKeyed[bytes])
     versioned = JoinMode.versioned(ttl=StateTtl(timedelta(hours=1)))
     assert_type(connect(g.other_keyed, join(every_pair, versioned, is_deletion=is_sunday)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(left_alone, versioned, "left", on_late_right=late_date)), NonKeyed[bytes])

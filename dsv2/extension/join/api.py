@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
 from dsv2.aggregates.field_types import field_types
@@ -52,6 +52,7 @@ def join(
     join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
     *,
     is_deletion: Callable[[IN2], bool] | None = None,
+    row_key: Callable[[IN2], Hashable] | None = None,
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def join(
@@ -60,6 +61,7 @@ def join(
     join_type: Literal[JoinType.LEFT, "left"],
     *,
     is_deletion: Callable[[IN2], bool] | None = None,
+    row_key: Callable[[IN2], Hashable] | None = None,
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def join(
@@ -121,6 +123,7 @@ def join(
     join_type: JoinTypeChoice = ...,
     *,
     is_deletion: Callable[[Any], bool] | None = None,
+    row_key: Callable[[Any], Hashable] | None = None,
     on_late_left: LateRecord[Any, OUT] | None = None,
     on_late_right: LateRecord[Any, OUT] | None = None,
     left_records: type[Any] | None = None,
@@ -133,6 +136,7 @@ def join(
     join_type: JoinTypeChoice = JoinType.INNER,
     *,
     is_deletion: Callable[[Any], bool] | None = None,
+    row_key: Callable[[Any], Hashable] | None = None,
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
     left_records: type[Any] | None = None,
@@ -153,6 +157,8 @@ def join(
             joins a left record without a row with None.
         is_deletion: Of a temporal or versioned join: whether a row deletes the row of its key. None (default): no row
             does.
+        row_key: Of a temporal join: the key of a row among the rows of its key, all of which are partners. A row
+            replaces the one with the same row key. None (default): a key has one row.
         on_late_left: In event time, called with (record, output, ctx) for late left records. None (default): they are
             dropped and counted in the metric ``late_records_dropped``.
         on_late_right: The same for late right records.
@@ -171,7 +177,7 @@ def join(
             arguments.
     """
     chosen = as_choice(JoinType, join_type, "join_type")
-    options = JoinOptions(is_deletion, on_late_left, on_late_right)
+    options = JoinOptions(is_deletion, on_late_left, on_late_right, row_key)
     if field_types(function) is not None:
         if not (isinstance(mode, IntervalMode) and isinstance(mode.upper, str)):
             record_join(as_join_function(_nothing), mode, chosen, options)

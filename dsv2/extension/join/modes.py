@@ -89,8 +89,11 @@ class JoinMode:
         *,
         complete_at: int | None = None,
         complete_when_idle: bool = False,
+        ttl: StateTtl | None = None,
     ) -> TemporalMode:
         """The partner of a left (probe) record is the latest row of its key on the right (build) side.
+
+        With ``row_key`` of ``join``, a key has several rows, and all of them are partners.
 
         The build side is the changelog of a table: a snapshot, then changes (FLIP-326). Probe records are buffered in
         order until the snapshot is complete. Then each is joined on arrival with the current row. Results have the
@@ -108,12 +111,13 @@ class JoinMode:
             complete_at: The snapshot is complete when event time of the build side has reached this time in ms, such as
                 the start of the job. None (default): this completes no snapshot.
             complete_when_idle: Whether it is complete when the build side is idle (``with_idleness`` of its generator).
+            ttl: How long each row is kept. None (default): until it is deleted.
         """
         timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
         if complete_at is not None:
             check_whole_number(complete_at, "complete_at", at_least=0)
         on_timeout = as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout")
-        return TemporalMode(timeout, on_timeout, complete_at, complete_when_idle)
+        return TemporalMode(timeout, on_timeout, complete_at, complete_when_idle, ttl)
 
     @staticmethod
     def versioned(ttl: StateTtl | None = None) -> VersionedMode:
@@ -164,6 +168,7 @@ class TemporalMode(JoinMode):
     on_timeout: OnSnapshotTimeout
     complete_at: int | None
     complete_when_idle: bool
+    ttl: StateTtl | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from dsv2.base.callables import takes
@@ -32,6 +32,7 @@ class JoinOptions(NamedTuple):
     is_deletion: Callable[[Any], bool] | None
     on_late_left: LateRecord[Any, Any] | None
     on_late_right: LateRecord[Any, Any] | None
+    row_key: Callable[[Any], Hashable] | None
 
 
 def record_join(
@@ -42,7 +43,7 @@ def record_join(
     Raises:
         ConfigurationError: The mode does not have this join type, callable or function.
     """
-    given, (is_deletion, on_late_left, on_late_right) = options._asdict(), options
+    given, (is_deletion, on_late_left, on_late_right, row_key) = options._asdict(), options
     if type(function).process_record is WindowJoinFunction.process_record and not isinstance(mode, WindowMode):
         raise ConfigurationError(
             f"{type(function).__qualname__} is a WindowJoinFunction: use JoinMode.window(strategy)."
@@ -58,11 +59,14 @@ def record_join(
             _check_type(chosen, "an unbounded join", (JoinType.INNER,), _MAY_ARRIVE)
             return UnboundedJoin(function, ttl)
         case TemporalMode():
-            del given["is_deletion"]
+            del given["is_deletion"], given["row_key"]
             _refuse("a temporal join", given)
             _check_type(chosen, "a temporal join", (JoinType.INNER, JoinType.LEFT), _ON_ARRIVAL)
             _check_deletion(is_deletion)
-            return TemporalJoin(function, chosen, is_deletion, mode)
+            if row_key is not None and not takes(row_key, 1):
+                raise ConfigurationError(f"row_key must be a callable (row) -> key, not {row_key!r}.")
+            return TemporalJoin(function, chosen, is_deletion, row_key, mode)
+    _refuse("a join that is not temporal", {"row_key": row_key})
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     if isinstance(mode, VersionedMode):
         _check_type(chosen, "a versioned join", (JoinType.INNER, JoinType.LEFT), _NOT_JOINED)

@@ -1,4 +1,4 @@
-"""The processing-time temporal join: a probe record is joined with the latest row of the build side (FLIP-326).
+"""The processing-time temporal join: a probe record is joined with the latest rows of the build side (FLIP-326).
 
 The build side is the changelog of a table: all of its rows (the snapshot), then changes. Probe records are buffered in
 the state until the snapshot is complete, which the build side signals with the use-processing-time flag or by its end,
@@ -9,7 +9,7 @@ that the buffered records are not late downstream.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable, Iterable
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias
 
@@ -23,6 +23,7 @@ from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
+from dsv2.state import MapStateDeclaration, StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
 
@@ -50,26 +51,35 @@ class TemporalJoin(
         function: JoinFunction[Any, Any, OUT],
         join_type: JoinType,
         is_deletion: Callable[[IN2], bool] | None,
+        row_key: Callable[[IN2], Hashable] | None,
         mode: TemporalMode,
     ) -> None:
         super().__init__(function)
         self._pads = join_type is JoinType.LEFT
         self._is_deletion = is_deletion
+        self._row_key = row_key
         self._mode = mode
+        self._rows: MapStateDeclaration[Any, Any] | None = None  # without it, the row is in the entry of its key
+        if row_key is not None or mode.ttl is not None:
+            self._rows = StateDeclarations.map_state("rows", object, object, ttl=mode.ttl)
         self._is_over = False  # the snapshot of the build side
         self._warned_at: int | None = None
 
     @property
     def written_by_user(self) -> Collection[object]:
-        return written_by_user(self._function, self._is_deletion)
+        return written_by_user(self._function, self._is_deletion, self._row_key)
 
     @property
     def state_layout(self) -> str:
-        return "the latest row of each key of the build side, and the probe records that wait for its snapshot"
+        row = "row" if self._rows is None else "rows"
+        return f"the latest {row} of each key of the build side, and the probe records that wait for its snapshot"
 
     @property
     def contents(self) -> str:
         return LATEST_ROWS
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return () if self._rows is None else (self._rows,)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         # Declared so that on_watermark receives them, even if a source emits idleness without declaring it.
@@ -87,6 +97,9 @@ class TemporalJoin(
         if not self._is_over:
             self._wait(record, ctx)
             return
+        if self._rows is not None:
+            self._join_all(record, ctx.state_manager.get_state(self._rows).values(), output, ctx)
+            return
         state: Any = ctx.state_manager
         entry: _Entry | None = state.find()
         self._join(record, entry.get(LATEST) if entry else None, output, ctx)
@@ -95,7 +108,13 @@ class TemporalJoin(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
         state: Any = ctx.state_manager
-        if deletes(self._is_deletion, record):
+        if self._rows is not None:
+            rows, row_key = state.get_state(self._rows), self._key_of(record)
+            if deletes(self._is_deletion, record):
+                rows.remove(row_key)
+            else:
+                rows.put(row_key, record)
+        elif deletes(self._is_deletion, record):
             state.entry().pop(LATEST, None)
         else:
             state.entry()[LATEST] = record
@@ -173,11 +192,27 @@ class TemporalJoin(
         ctx.processing_time_manager.delete_timer(due)
         ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
         row, stamping = entry.get(LATEST), Stamping(output, ctx)
+        rows = [row] if self._rows is None else ctx.state_manager.get_state(self._rows).values()
         for record, timestamp in zip(records, timestamps, strict=True):
             try:
-                self._join(record, row, stamping.at(timestamp), stamping.ctx)
+                self._join_all(record, rows, stamping.at(timestamp), stamping.ctx)
             except FailedCallbackError as error:
                 raise FailedRecordError(record) from error
+
+    def _key_of(self, row: IN2) -> Hashable:
+        """The key of a row among those of its key."""
+        if self._row_key is None:
+            return None
+        try:
+            row_key = self._row_key(row)
+            hash(row_key)
+        except BaseException as error:
+            raise FailedCallbackError("row_key") from error
+        return row_key
+
+    def _join_all(self, record: IN1, rows: Iterable[Any], output: Collector[OUT], ctx: RuntimeContext) -> None:
+        for row in rows or (None,):
+            self._join(record, row, output, ctx)
 
     def _join(self, record: IN1, row: IN2 | None, output: Collector[OUT], ctx: RuntimeContext) -> None:
         if row is None and not self._pads:

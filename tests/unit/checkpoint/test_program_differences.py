@@ -268,6 +268,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
+    "rows of a temporal join": (
+        replace(PROGRAM, join=join(pair, JoinMode.temporal())),
+        replace(PROGRAM, join=join(pair, JoinMode.temporal(), row_key=str)),
+        ["- AT(join): the content of its state was the latest row of each key of the build side, and the probe records "
+         "that wait for its snapshot and is now the latest rows of each key of the build side, and the probe records "
+         "that wait for its snapshot"],
+    ),
     "time of an interval": (
         replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5)))),
         replace(PROGRAM, join=join(pair, JoinMode.interval(ms(-5), ms(5), "processing"))),

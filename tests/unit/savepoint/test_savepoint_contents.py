@@ -170,6 +170,19 @@ def test_rows_of_a_temporal_join(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("function", "state"),
+    [
+        (any_join(pair, JoinMode.temporal(), row_key=symbol_time), "rows"),
+        (any_join(pair, JoinMode.versioned()), "versions"),
+        (any_join(pair, JoinMode.versioned()), "waiting"),
+    ],
+)
+def test_states_of_temporal_and_versioned_joins(function: Any, state: str, tmp_path: Path) -> None:
+    savepoint = savepoint_of(lambda one, other: one.connect_and_process(other, function), tmp_path)
+    assert {row["key"] for row in rows_of(savepoint.state("f", state))} == {"a", "b"}
+
+
 def test_other_operators_have_no_contents(tmp_path: Path) -> None:
     build = lambda one, other: one.connect_and_process(other, join(pair))  # noqa: E731
     savepoint = savepoint_of(build, tmp_path)

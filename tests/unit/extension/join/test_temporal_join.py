@@ -15,6 +15,7 @@ from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
 from dsv2.spi import KeyEntry
+from dsv2.state import StateTtl
 from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import new_builder
 from tests.durations import ms
@@ -75,6 +76,12 @@ class TestRefused:
                 "a callable (row) -> bool, not 'value'.",
             ),
             (lambda: any_join(pair, JoinMode.temporal(), is_deletion=lambda: True), "(row) -> bool, not <function"),
+            (lambda: any_join(pair, JoinMode.temporal(), row_key=7), "row_key must be a callable (row) -> key, not 7."),
+            (
+                lambda: any_join(pair, JoinMode.versioned(), row_key=key_of),
+                "row_key does not apply to a join that is not",
+            ),
+            (lambda: any_join(pair, row_key=key_of), "row_key does not apply to an unbounded join."),
         ],
     )
     def test_invalid_options(self, make: Any, said: str) -> None:
@@ -365,6 +372,17 @@ class TestState:
                 any_join(NumberingByKey(), JoinMode.temporal()), parallelism=1, max_parallelism=8, rescaled=snapshots
             )
 
+    def test_rows_expire_without_probe_records(self) -> None:
+        harness = harness_of(any_join(pair, JoinMode.temporal(ttl=StateTtl(ms(100)))))
+        harness.second_input.push_use_processing_time()
+        harness.second_input.push(Row("a", "row"), Row("b", "row"))
+        harness.advance_clock(ms(60))
+        harness.second_input.push(Row("b", "later"))
+        harness.advance_clock(ms(40))
+        assert harness.keys == ["b"]
+        harness.first_input.push(Probe("a", 1), Probe("b", 2))
+        assert harness.output.records == [(2, "later")]
+
     def test_only_the_latest_row_is_kept(self) -> None:
         harness = harness_of(any_join(pair, JoinMode.temporal(), is_deletion=lambda row: row.value is None))
         unused = len(harness.snapshot())
@@ -419,6 +437,13 @@ class TestFailures:
             harness.second_input.push(Row("a", "row"))
         assert (failed.value.callback, failed.value.cause_type) == ("is_deletion", "AttributeError")
         assert failed.value.record == "Row(key='a', value='row')"
+
+    @pytest.mark.parametrize("row_key", [lambda row: row.nothing, lambda row: []])
+    def test_of_row_key_is_named(self, row_key: Any) -> None:
+        harness = harness_of(any_join(pair, JoinMode.temporal(), row_key=row_key))
+        with pytest.raises(UserFunctionError) as failed:
+            harness.second_input.push(Row("a", "row"))
+        assert failed.value.callback == "row_key"
 
     def test_kept_key_is_checked(self) -> None:
         harness = harness_of(any_join(pair, JoinMode.temporal()), output_key=lambda result: "z")
