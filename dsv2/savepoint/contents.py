@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dsv2.checkpoint.column_types import ColumnType, StructColumn, column_type_of_value, list_of, map_of
 from dsv2.errors import CorruptDataError
 from dsv2.extension.join.contents import BUFFERED_ROWS, LATEST, LATEST_ROWS, RECORD, TIME, WAITING
+from dsv2.extension.window.contents import TIMED_RECORDS
 from dsv2.extension.window.entry import CONTENTS, ENDS, STATES
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.placeholders import StandIns
@@ -59,14 +60,16 @@ def contents_of(kept: str) -> ContentsFormat:
         columns["side"] = "string"
 
     def read(row: StateRow, value: Any) -> _Found:
+        windows: Mapping[Any, Any]
         if row.kind is RowKind.IN_PANE:
             windows, ends = {int(row.state or ""): value}, {}
         else:
             windows, ends = value.get(CONTENTS, {}), value.get(ENDS, {})
         for window, content in windows.items():
             if content is not None:  # otherwise a trigger has purged it
+                bounds = window if isinstance(window, tuple) else (window, ends.get(window))
                 for found in of_window(content):
-                    yield window, ends.get(window), *found
+                    yield *bounds, *found
 
     return ContentsFormat(columns, [RowKind.IN_PANE, RowKind.ENTRY], read)
 
@@ -78,7 +81,7 @@ def window_state(name: str, column: ColumnType | None) -> ContentsFormat:
         for window, states in value.get(STATES, {}).items():
             for stored, content in states.items():
                 if split_name(stored)[0] == name:
-                    yield window, content
+                    yield window[0] if isinstance(window, tuple) else window, content
 
     return ContentsFormat({"window": "int64"}, [RowKind.ENTRY], read, column)
 
@@ -99,6 +102,7 @@ def _latest(row: StateRow, value: Any) -> _Found:
 
 _OF_WINDOWS: Mapping[str, Callable[[Any], _Found]] = {
     "records": lambda content: ((record,) for record in content),
+    TIMED_RECORDS: lambda content: ((record,) for record, _ in content),
     "records of two inputs": lambda content: (
         (side, record) for side, records in zip(_SIDES, content, strict=True) for record in records
     ),

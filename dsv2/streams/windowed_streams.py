@@ -58,7 +58,15 @@ _OF_STRATEGY = (
 _INSTEAD = {
     **dict.fromkeys(("sum", "count", "min", "max", "agg"), _WITH_AGGREGATE),
     **dict.fromkeys(
-        ("allowed_lateness", "early_firing", "trigger", "with_allowed_lateness", "with_early_firing", "with_trigger"),
+        (
+            "allowed_lateness",
+            "early_firing",
+            "evictor",
+            "trigger",
+            "with_allowed_lateness",
+            "with_early_firing",
+            "with_trigger",
+        ),
         _OF_STRATEGY,
     ),
     "apply": "Call process(function).",

@@ -12,10 +12,12 @@ from typing import Any
 
 from dsv2 import Collector, OutputTag, PartitionedContext
 from dsv2.extension.window import (
+    CountEvictor,
     OneInputWindowStreamProcessFunction,
     TimestampCombiner,
     TimeType,
     TwoOutputWindowStreamProcessFunction,
+    WindowAssigner,
     WindowContext,
     WindowStrategy,
 )
@@ -40,6 +42,14 @@ def seconds(element: int) -> int:
 def gap_of(element: int) -> int:
     """A longer gap for one element, in ms."""
     return 20 if element == 1 else 3
+
+
+class TenAndThree(WindowAssigner[int]):
+    """Assigns a record to the tumbling window of 10 ms, and to a window of 3 ms that it starts."""
+
+    def assign_windows(self, record: int, timestamp: int) -> list[tuple[int, int]]:
+        start = timestamp // 10 * 10
+        return [(start, start + 10), (timestamp, timestamp + 3)]
 
 
 def with_breaks(element: int) -> int:
@@ -336,6 +346,22 @@ OBSERVED = (
         WindowStrategy.session(gap_of),
         (1, 8, 30, 31),
         (trigger(1, 21, 1, 8), clear(1, 21), trigger(30, 34, 30, 31), clear(30, 34)),
+    ),
+    Observed(
+        "an assigner of the program",
+        WindowStrategy.assigned_by(TenAndThree()),
+        (1, 2, 12, 30),
+        (
+            *(trigger(1, 4, 1), clear(1, 4), trigger(2, 5, 2), clear(2, 5), trigger(0, 10, 1, 2), clear(0, 10)),
+            *(trigger(12, 15, 12), clear(12, 15), trigger(10, 20, 12), clear(10, 20)),
+            *(trigger(30, 33, 30), clear(30, 33), trigger(30, 40, 30), clear(30, 40)),
+        ),
+    ),
+    Observed(
+        "an evictor",
+        WindowStrategy.tumbling(ms(10)).with_evictor(CountEvictor(2)),
+        (1, 2, 5, 12),
+        (trigger(0, 10, 2, 5), clear(0, 10), trigger(10, 20, 12), clear(10, 20)),
     ),
     Observed(
         "session as seen by records (H4)",

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window import TimedRecord, TimeType, WindowStrategy
 from dsv2.extension.window.strategy import (
+    AssignedWindowStrategy,
     CountWindowStrategy,
     CumulatingWindowStrategy,
     SessionWindowStrategy,
@@ -41,9 +42,23 @@ class Slow:
     waits: int = 0
     times: list[int] = field(default_factory=list)
     combine: Callable[[list[int]], int] | None = None
+    evictor: Any = None
+    times_left: list[int] = field(default_factory=list)
 
     def trigger(self, timestamp: int | None) -> Stamped:
         """The event of its firing."""
+        if self.evictor is None:
+            return self._fired(timestamp)
+        self._evict(self.evictor.evict_before)
+        fired = self._fired(timestamp)
+        self._evict(self.evictor.evict_after)
+        return fired
+
+    def _evict(self, choose: Callable[..., Any]) -> None:
+        left = choose([TimedRecord(*one) for one in zip(self.records[0], self.times_left, strict=True)], self)
+        self.records[0][:], self.times_left[:] = [one for one, _ in left], [time for _, time in left]
+
+    def _fired(self, timestamp: int | None) -> Stamped:
         return ("trigger", self.key, *self.span, *map(tuple, self.records)), self._stamp(timestamp)
 
     def clear(self, timestamp: int | None) -> Stamped:
@@ -81,6 +96,7 @@ class SlowWindows:
                 self._windows.append(window)
             window.records[side].append(record)
             window.times.append(timestamp)
+            window.times_left.append(timestamp)
             if isinstance(self._strategy, CountWindowStrategy) and self._is_full(window):
                 self._windows.remove(window)
                 events += [window.trigger(timestamp), window.clear(timestamp)]
@@ -149,6 +165,9 @@ class SlowWindows:
             newest = time - (time - strategy.offset) % strategy.slide
             starts = range(newest, time - strategy.size, -strategy.slide)
             return [self._window(key, start, start + strategy.size) for start in starts]
+        if isinstance(strategy, AssignedWindowStrategy):
+            spans = dict.fromkeys(strategy.assigner.assign_windows(record, time))
+            return [self._window(key, *span) for span in spans]
         if isinstance(strategy, SessionWindowStrategy):
             gap = strategy.gap if isinstance(strategy.gap, int) else strategy.gap(record)
             return [self._session(key, time, time + gap)]
@@ -166,7 +185,9 @@ class SlowWindows:
     def _new(self, key: Any, *span: int) -> Slow:
         last = LONG_MAX if self._is_endless() else span[1] - 1
         combine = {TimestampCombiner.EARLIEST: min, TimestampCombiner.LATEST: max}.get(self._strategy.timestamps)
-        return Slow(key, (span[0], span[1]), last, tuple([] for _ in range(self._inputs)), combine=combine)
+        made = Slow(key, (span[0], span[1]), last, tuple([] for _ in range(self._inputs)), combine=combine)
+        made.evictor = self._strategy.evictor
+        return made
 
     def _session(self, key: Any, start: int, end: int) -> Slow:
         met = [w for w in self._windows if w.key == key and w.span[0] <= end and start <= w.span[1]]
@@ -177,6 +198,7 @@ class SlowWindows:
         for window in met:
             self._windows.remove(window)
             merged.times += window.times
+            merged.times_left += window.times_left
             for records, more in zip(merged.records, window.records, strict=True):
                 records += more
         early = [w.early for w in met if w.early is not None]
@@ -189,7 +211,7 @@ class SlowWindows:
         return is_full
 
     def _is_endless(self) -> bool:
-        return not isinstance(self._strategy, SlidingWindowStrategy | SessionWindowStrategy)
+        return not isinstance(self._strategy, TimedWindowStrategy)
 
     def _expect_early(self, window: Slow, timestamp: int) -> None:
         if self._early is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import NamedTuple, assert_type
@@ -10,16 +11,21 @@ import narwhals as nw
 
 from dsv2 import Resource, StateTtl, new_builder
 from dsv2.extension.window import (
+    CountEvictor,
     CountTrigger,
     DeltaTrigger,
     OneInputWindowStreamProcessFunction,
     PurgingTrigger,
+    TimedRecord,
     TriggerContext,
     TriggerResult,
+    WindowAssigner,
+    WindowContext,
+    WindowEvictor,
     WindowStrategy,
     WindowTrigger,
 )
-from dsv2.extension.window.strategy import GlobalWindowStrategy
+from dsv2.extension.window.strategy import AssignedWindowStrategy, CountWindowStrategy, GlobalWindowStrategy
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.state import TtlTimeCharacteristic
 from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, WaitForBroadcast
@@ -102,6 +108,22 @@ def triggers(g: Given, f: OneInputWindowStreamProcessFunction[int, bytes]) -> No
     assert_type(DeltaTrigger(0.5, distance), DeltaTrigger[int])
     purging = strategy.with_trigger(PurgingTrigger(Every()))
     assert_type(g.non_keyed.window(purging).process(f), ConfiguredStream[bytes])
+
+
+class Hours(WindowAssigner[int]):
+    def assign_windows(self, record: int, timestamp: int) -> list[tuple[int, int]]:
+        return [(timestamp, timestamp + record)]
+
+
+class Positive(WindowEvictor[int]):
+    def evict_before(self, records: Sequence[TimedRecord[int]], window: WindowContext) -> list[TimedRecord[int]]:
+        return [one for one in records if one.record > 0 or one.timestamp == window.start_time]
+
+
+def assigners_and_evictors() -> None:
+    assert_type(WindowStrategy.assigned_by(Hours(), "event"), AssignedWindowStrategy)
+    assert_type(WindowStrategy.count(3).with_evictor(Positive()), CountWindowStrategy)
+    assert_type(WindowStrategy.global_().with_evictor(CountEvictor(3, after=True)), GlobalWindowStrategy)
 
 
 def distance(last: int, record: int) -> float:

@@ -1,13 +1,14 @@
 """Tumbling, sliding, cumulating, session, global and count windows over event time or processing time (FLIP-501)."""
 
 from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext, WindowContext
+from dsv2.extension.window.evictors import CountEvictor, TimedRecord, TimeEvictor, WindowEvictor
 from dsv2.extension.window.functions import (
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
     WindowProcessFunction,
 )
-from dsv2.extension.window.strategy import TimestampCombiner, TimeType, WindowStrategy
+from dsv2.extension.window.strategy import TimestampCombiner, TimeType, WindowAssigner, WindowStrategy
 from dsv2.extension.window.triggers import (
     CountTrigger,
     DeltaTrigger,
@@ -20,6 +21,7 @@ from dsv2.extension.window.triggers import (
 )
 
 __all__ = (
+    "CountEvictor",
     "CountTrigger",
     "DeltaTrigger",
     "EventTimeTrigger",
@@ -27,14 +29,18 @@ __all__ = (
     "OneInputWindowStreamProcessFunction",
     "ProcessingTimeTrigger",
     "PurgingTrigger",
+    "TimeEvictor",
     "TimeType",
+    "TimedRecord",
     "TimestampCombiner",
     "TriggerContext",
     "TriggerResult",
     "TwoInputNonBroadcastWindowStreamProcessFunction",
     "TwoInputWindowContext",
     "TwoOutputWindowStreamProcessFunction",
+    "WindowAssigner",
     "WindowContext",
+    "WindowEvictor",
     "WindowProcessFunction",
     "WindowStrategy",
     "WindowTrigger",

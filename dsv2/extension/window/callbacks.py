@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from dsv2.errors import ContractError
 from dsv2.extension.window.current_window import CurrentWindow
+from dsv2.extension.window.evictors import WindowEvictor
 from dsv2.functions import ProcessFunction
 from dsv2.model.output_tag import OutputTag
 from dsv2.model.record_batch import RecordBatch
@@ -168,6 +169,27 @@ class Callbacks:
     def _stamp(self, timestamp: int | None) -> None:
         for output in self._stamping:
             output.timestamp = timestamp
+
+
+class EvictingCallbacks(Callbacks):
+    """The callbacks of a function whose windows have an evictor."""
+
+    def __init__(self, evictor: WindowEvictor[Any], *more: Any) -> None:
+        super().__init__(*more)
+        self._evictor = evictor
+
+    def on_trigger(self, timestamp: int | None) -> None:
+        """Fire the current window, and evict records before and after it."""
+        self._evict("evict_before")
+        super().on_trigger(timestamp)
+        self._evict("evict_after")
+
+    def _evict(self, callback: str) -> None:
+        window: Any = self._window
+        try:
+            window.evict(getattr(self._evictor, callback))
+        except BaseException as error:
+            raise FailedCallbackError(f"{type(self._evictor).__name__}.{callback}", window.described) from error
 
 
 class IncrementalCallbacks(Callbacks):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from dsv2.state import AggregateFunction
 
 Put: TypeAlias = Callable[[Any, Any], Any]
 """Puts a record into a content. Returns the new content, which may be the same object."""
+
+TIMED_RECORDS: Final = "records with timestamps"
 
 NOTHING: Any = object()
 """The content of a new window that its first record replaces."""
@@ -42,6 +44,16 @@ class Contents:
 def record_lists() -> Contents:
     """Content: the records of one input."""
     return Contents("records", list, (_append,), add)
+
+
+def timed_lists(timestamp: Callable[[], int | None]) -> Contents:
+    """Content: the records of one input with their timestamps. ``timestamp`` returns that of the current record."""
+
+    def put(content: Any, record: Any) -> Any:
+        content.append((record, timestamp()))
+        return content
+
+    return Contents(TIMED_RECORDS, list, (put,), add)
 
 
 def pairs_of_lists() -> Contents:

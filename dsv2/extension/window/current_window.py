@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredStateError
 from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.contexts import WindowContext
 from dsv2.extension.window.entry import STATES
+from dsv2.extension.window.evictors import TimedRecord
 from dsv2.spi import PartitionAccess
 from dsv2.state import StateDeclaration
 from dsv2.watermark.event_time import LONG_MAX
@@ -94,6 +96,20 @@ class OneInputCurrentWindow(CurrentWindow):
     def get_all_records(self) -> list[Any]:
         """The records of the window."""
         return list(self.content)
+
+
+class EvictedCurrentWindow(OneInputCurrentWindow):
+    """``OneInputWindowContext`` of windows with an evictor, which keep timestamps."""
+
+    __slots__ = ()
+
+    def get_all_records(self) -> list[Any]:
+        return [record for record, _ in self.content]
+
+    def evict(self, choose: Callable[[Sequence[TimedRecord[Any]], WindowContext], Sequence[TimedRecord[Any]]]) -> None:
+        """Keep the records that ``choose`` returns."""
+        kept = choose([TimedRecord(*one) for one in self.content], self)
+        self._active_contents()[self._place] = [(record, timestamp) for record, timestamp in kept]
 
 
 class TwoInputCurrentWindow(CurrentWindow):

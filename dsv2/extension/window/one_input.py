@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
-from dsv2.extension.window.contents import Contents, record_lists
+from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.functions import IncrementalFunction, OneInputWindowStreamProcessFunction
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
 from dsv2.model.context import Collector, PartitionedContext
@@ -26,4 +26,4 @@ class OneInputWindowed(
 
     def _new_contents(self) -> Contents:
         function = self.function
-        return function.new_contents() if isinstance(function, IncrementalFunction) else record_lists()
+        return function.new_contents() if isinstance(function, IncrementalFunction) else self._new_records()

@@ -11,7 +11,6 @@ from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, TIMES
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.spi import FailedCallbackError, KeyEntry, last_of
-from dsv2.watermark.event_time import LONG_MAX
 
 
 class SessionWindows(Windows):
@@ -75,10 +74,7 @@ class SessionWindows(Windows):
                 self._timers.delete_timer(e - 1)
         windows[start] = content
         ends[start] = end
-        if not self._lateness or end - 1 > self._watermark():
-            self._timers.register_timer(end - 1)
-        if self._lateness:
-            self._timers.register_timer(self._expiry(end))
+        self._register_end(end)
         self._merge_times(entry.get(EARLY, {}), [s for s, _ in overlapping], start, min)
         if self._combine is not None:
             self._merge_times(entry.get(TIMES, {}), [s for s, _ in overlapping], start, self._combine)
@@ -98,6 +94,3 @@ class SessionWindows(Windows):
 
     def _due(self, entry: KeyEntry, time: int) -> list[int]:
         return [slot for slot, end in entry[ENDS].items() if time in (end - 1, self._expiry(end))]
-
-    def _expiry(self, end: int) -> int:
-        return min(end - 1 + self._lateness, LONG_MAX)

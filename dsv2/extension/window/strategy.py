@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias
 
 from dsv2.base.callables import takes
+from dsv2.base.type_variables import IN_contra
 from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
+from dsv2.extension.window.evictors import WindowEvictor
 from dsv2.extension.window.triggers import WindowTrigger
 
 _ZERO = timedelta(0)
@@ -65,11 +67,12 @@ class WindowStrategy(ABC):
     early_firing: EarlyFiring | None = field(default=None, kw_only=True)
     trigger: WindowTrigger[Any] | None = field(default=None, kw_only=True)
     timestamps: TimestampCombiner = field(default=TimestampCombiner.END, kw_only=True)
+    evictor: WindowEvictor[Any] | None = field(default=None, kw_only=True)
 
     @property
     def written_by_user(self) -> Collection[object]:
         """The parts of the strategy that the program implements."""
-        return () if self.trigger is None else (self.trigger,)
+        return [part for part in (self.trigger, self.evictor) if part is not None]
 
     @property
     @abstractmethod
@@ -162,6 +165,20 @@ class WindowStrategy(ABC):
         return SessionWindowStrategy(gap_or_function, time_type=_time_type(time_type))
 
     @staticmethod
+    def assigned_by(
+        assigner: WindowAssigner[Any], time_type: TimeTypeChoice = TimeType.EVENT
+    ) -> AssignedWindowStrategy:
+        """Windows of the program.
+
+        Args:
+            assigner: Assigns each record to windows.
+            time_type: As for ``tumbling``.
+        """
+        if not isinstance(assigner, WindowAssigner):
+            raise ConfigurationError(f"assigned_by takes a WindowAssigner (an instance), not {assigner!r}.")
+        return AssignedWindowStrategy(assigner, time_type=_time_type(time_type))
+
+    @staticmethod
     def count(size: int, slide: int | None = None) -> CountWindowStrategy:
         """Count windows of a key, in the order of arrival. Incomplete windows fire at the end of the input.
 
@@ -213,6 +230,15 @@ class WindowStrategy(ABC):
         if self.early_firing is not None:
             raise ConfigurationError("Windows that fire early cannot have a trigger. Let the trigger register timers.")
         return replace(self, trigger=trigger)
+
+    def with_evictor(self, evictor: WindowEvictor[Any]) -> Self:
+        """The same windows, from which ``evictor`` removes records when they fire (Flink ``WindowedStream.evictor``).
+
+        It requires a window function with one input: windows that are aggregated or reduced have no records.
+        """
+        if not isinstance(evictor, WindowEvictor):
+            raise ConfigurationError(f"with_evictor takes a WindowEvictor (an instance), not {evictor!r}.")
+        return replace(self, evictor=evictor)
 
     def with_timestamps(self, timestamps: TimestampCombinerChoice) -> Self:
         """The same windows, whose results have the timestamp of their end (the default) or of one of their records.
@@ -310,6 +336,38 @@ class SessionWindowStrategy(TimedWindowStrategy):
         return f"sessions in {self.time_type.value} time{late}"
 
 
+class WindowAssigner(ABC, Generic[IN_contra]):
+    """Assigns records to windows. Pass it to ``WindowStrategy.assigned_by`` (Flink ``WindowAssigner``).
+
+    An assigner has no fields of its own that change. Windows of a key with the same start and end are the same.
+    """
+
+    @abstractmethod
+    def assign_windows(self, record: IN_contra, timestamp: int, /) -> Iterable[tuple[int, int]]:
+        """Return the start and the exclusive end in ms of each window of a record.
+
+        Args:
+            record: The record.
+            timestamp: Its timestamp in ms, or the time of the clock for windows in processing time.
+        """
+
+
+@dataclass(frozen=True)
+class AssignedWindowStrategy(TimedWindowStrategy):
+    """The strategy of ``WindowStrategy.assigned_by(...)``."""
+
+    assigner: WindowAssigner[Any]
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return (*super().written_by_user, self.assigner)
+
+    @property
+    def layout(self) -> str:
+        # The bounds of each window are stored, so the assigner may change.
+        return f"windows of an assigner in {self.time_type.value} time, {self.allowed_lateness} ms late"
+
+
 @dataclass(frozen=True)
 class CountWindowStrategy(WindowStrategy):
     """The strategy of ``WindowStrategy.count(...)``, in records."""
@@ -346,8 +404,8 @@ def why_rows(strategy: WindowStrategy, *, sessions: bool = False) -> str | None:
         kinds = "tumbling, sliding or session windows" if sessions else "tumbling or sliding windows"
         return f"the windows are not {kinds} in event time"
     late = isinstance(strategy, TimedWindowStrategy) and strategy.allowed_lateness
-    if late or strategy.early_firing is not None or strategy.trigger is not None:
-        return "the windows have allowed lateness, early firing or a trigger"
+    if late or any(one is not None for one in (strategy.early_firing, strategy.trigger, strategy.evictor)):
+        return "the windows have allowed lateness, early firing, a trigger or an evictor"
     if strategy.timestamps is not TimestampCombiner.END:
         return f"results have the {strategy.timestamps.value} timestamp of their records"
     return None

@@ -38,7 +38,9 @@ class TimeWindows(Windows):
         self._clears_keys = self._callbacks.clears or self._has_entries
         # Whether a record that is not late only has to be put into its window.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None and not self._cumulates
-        self._takes_batches = tumbles and not has_trigger and not stamps and self._callbacks.only_keeps[0]
+        self._takes_batches = (
+            tumbles and strategy.evictor is None and not has_trigger and not stamps and self._callbacks.only_keeps[0]
+        )
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into its windows."""

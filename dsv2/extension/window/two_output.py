@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsv2.base.type_variables import IN, OUT1, OUT2
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
-from dsv2.extension.window.contents import Contents, record_lists
+from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.functions import TwoOutputWindowStreamProcessFunction
 from dsv2.extension.window.window_operator import OneInputRecordsWindowed
 from dsv2.model.context import Collector, TwoOutputPartitionedContext
@@ -29,4 +29,4 @@ class TwoOutputWindowed(
         self._windows_of(ctx, first_output, second_output).add(record, 0)
 
     def _new_contents(self) -> Contents:
-        return record_lists()
+        return self._new_records()

@@ -8,13 +8,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsv2.errors import IllegalRedistributionModeError, PlanError, StateDeclarationError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
-from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
-from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.assigned_windows import AssignedWindows
+from dsv2.extension.window.callbacks import Callbacks, EvictingCallbacks, IncrementalCallbacks, Shape
+from dsv2.extension.window.contents import Contents, record_lists, timed_lists
 from dsv2.extension.window.count_windows import CountWindows, GlobalWindow
-from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
+from dsv2.extension.window.current_window import CurrentWindow, EvictedCurrentWindow, OneInputCurrentWindow
 from dsv2.extension.window.functions import IncrementalFunction, WindowProcessFunction
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.strategy import (
+    AssignedWindowStrategy,
     CountWindowStrategy,
     CumulatingWindowStrategy,
     GlobalWindowStrategy,
@@ -156,6 +158,13 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
                 f"{type(self.function).__name__} runs in {self.strategy.layout}, which require a keyed or a global "
                 f"stream: call key_by or global_ first. A non-keyed stream supports only WindowStrategy.global_()."
             )
+        if self.strategy.evictor is not None and (
+            isinstance(self.function, IncrementalFunction) or not isinstance(self, OneInputRecordsWindowed)
+        ):
+            raise PlanError(
+                f"{type(self.strategy.evictor).__name__} requires the records of one input. Call process with a "
+                f"window function."
+            )
         check_window_states(self.function, self.strategy)
 
     def dsv2_uses_processing_timers(self) -> bool:
@@ -212,6 +221,10 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow: ...
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
+        if self.strategy.evictor is not None:
+            return EvictingCallbacks(
+                self.strategy.evictor, self.function, self.shape, outputs, ctx, window, self._late_tags
+            )
         kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
         return kind(self.function, self.shape, outputs, ctx, window, self._late_tags)
 
@@ -250,7 +263,13 @@ class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
             batch = batch.slice(1)
         self._windows.add_batch(batch, select, process_one)
 
+    def _new_records(self) -> Contents:
+        """The contents of windows that keep records."""
+        return record_lists() if self.strategy.evictor is None else timed_lists(lambda: self._ctx.timestamp)
+
     def _new_window(self, contents: Contents, key: PartitionAccess) -> OneInputCurrentWindow:
+        if self.strategy.evictor is not None:
+            return EvictedCurrentWindow(contents, self.function.use_window_states(), key)
         return OneInputCurrentWindow(contents, self.function.use_window_states(), key)
 
 
@@ -260,6 +279,8 @@ def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Wi
             return CumulatingWindows(strategy, environment)
         case SlidingWindowStrategy():
             return TimeWindows(strategy, environment)
+        case AssignedWindowStrategy():
+            return AssignedWindows(strategy, environment)
         case SessionWindowStrategy():
             return SessionWindows(strategy, environment)
         case CountWindowStrategy():

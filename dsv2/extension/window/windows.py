@@ -134,7 +134,7 @@ class Windows(ABC):
                 last = self._end_of(entry, slot) - 1 if self._lateness else time
                 if self._triggering is None and last == time:
                     self._fire(entry, slot)
-                if min(last + self._lateness, LONG_MAX) == time:
+                if self._expiry(last + 1) == time:
                     self._remove(entry, slot)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
             for slot in self._early.due(entry, time):
@@ -207,6 +207,17 @@ class Windows(ABC):
                 "collect_and_overwrite_timestamp, or use windows with TimeType.PROCESSING."
             )
         return timestamp
+
+    def _register_end(self, end: int) -> None:
+        """Register timers for the end of a window of the current key, if it is still to come, and its removal."""
+        if not self._lateness or end - 1 > self._watermark():
+            self._timers.register_timer(end - 1)
+        if self._lateness:
+            self._timers.register_timer(self._expiry(end))
+
+    def _expiry(self, end: int) -> int:
+        """The time at which a window is removed."""
+        return min(end - 1 + self._lateness, LONG_MAX)
 
     def _watermark(self) -> int:
         """The time up to which windows have fired. In processing time only timers fire windows."""

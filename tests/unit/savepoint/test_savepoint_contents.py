@@ -15,7 +15,7 @@ from dsv2.cli import main
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, join
-from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window import CountEvictor, WindowAssigner, WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
@@ -67,6 +67,13 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
+class Twenty(WindowAssigner[Any]):
+    """The first 20 ms."""
+
+    def assign_windows(self, record: Any, timestamp: int) -> list[tuple[int, int]]:
+        return [(0, 20)]
+
+
 COUNT: Any = aggregate_of(lambda: 0, lambda trade, count: count + 1, lambda count: count, merge=lambda a, b: a + b)
 DETAIL: Any = aggregate_of(
     lambda: {"n": [0]}, lambda trade, found: {"n": [*found["n"], trade.time]}, lambda found: found["n"]
@@ -84,10 +91,14 @@ DETAIL: Any = aggregate_of(
          [("a", 0, None, [("n", [0, 1])]), ("a", 10, None, [("n", [0, 12, 15])]), ("b", 0, None, [("n", [0, 3])])]),
         (of_windows(WindowStrategy.session(ms(5)), max, "reduce"),
          [("a", 1, 6, A1), ("a", 12, 20, A15), ("b", 3, 8, B3)]),
+        (of_windows(WindowStrategy.assigned_by(Twenty()), WindowRecorder()),
+         [("a", 0, 20, A12), ("a", 0, 20, A15), ("a", 0, 20, A1), ("b", 0, 20, B3)]),
+        (of_windows(WindowStrategy.tumbling(ms(20)).with_evictor(CountEvictor(1)), WindowRecorder()),
+         [("a", 0, None, A12), ("a", 0, None, A15), ("a", 0, None, A1), ("b", 0, None, B3)]),
         (of_windows(WindowStrategy.count(2), WindowRecorder()), [("a", 0, None, A15), ("b", 0, None, B3)]),
         (of_windows(WindowStrategy.global_(), COUNT, "aggregate"), [("a", -1, None, 3), ("b", -1, None, 1)]),
     ],
-    ids=["records", "accumulators", "dicts", "sessions", "count", "global"],
+    ids=["records", "accumulators", "dicts", "sessions", "assigned", "evicted", "count", "global"],
 )  # fmt: skip
 def test_contents_of_windows(tmp_path: Path, build: Build, expected: list[tuple[Any, ...]]) -> None:
     rows = rows_of(savepoint_of(build, tmp_path).contents("f"))

@@ -473,6 +473,8 @@ class TestRefusedArguments:
                 lambda w: w.tumbling(ms(5), "processing").with_timestamps("latest"),
                 "in processing time have the timestamp",
             ),
+            (lambda w: w.assigned_by(len), "takes a WindowAssigner .an instance., not <built-in"),
+            (lambda w: w.count(2).with_evictor(2), "takes a WindowEvictor .an instance., not 2"),
             (lambda w: w.count(0), "The size of count windows must be a number of records, not 0"),
             (lambda w: w.count(5, 1.0), "The slide of count windows must be a number of records, not 1.0"),
             (lambda w: w.global_().with_early_firing(ms(0)), "interval must be at least 1 ms"),

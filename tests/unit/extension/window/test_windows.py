@@ -10,15 +10,22 @@ from typing import Any
 
 import pytest
 
-from dsv2.errors import ConfigurationError, UserFunctionError
+from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.extension.window import (
+    CountEvictor,
+    TimeEvictor,
+    TimeType,
+    WindowAssigner,
+    WindowEvictor,
+    WindowStrategy,
+)
 from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.sinks import CollectSink
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.support import local_environment
-from tests.windows import Event, WindowDriver, WindowRecorder, key_of
+from tests.windows import Event, TwoInputWindowRecorder, WindowDriver, WindowRecorder, key_of
 
 
 def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
@@ -122,6 +129,53 @@ class TestSessions:
         with pytest.raises(UserFunctionError, match=text) as caught:
             over(WindowStrategy.session(gap)).record("a1", 1)
         assert "gap" in str(caught.value)
+
+
+class Broken(WindowAssigner[Any]):
+    """Assigns records to a wrong window."""
+
+    def __init__(self, *windows: Any) -> None:
+        self.windows = windows
+
+    def assign_windows(self, record: Any, timestamp: int) -> Any:
+        return self.windows
+
+
+class Foreign(WindowEvictor[Any]):
+    """Returns what is no record."""
+
+    def evict_after(self, records: Any, window: Any) -> Any:
+        return 5
+
+
+class TestAssigned:
+    @pytest.mark.parametrize("window", [(5, 5), (5, None), 5, (1.0, 2)])
+    def test_wrong_windows(self, window: Any) -> None:
+        with pytest.raises(UserFunctionError, match=r"Broken\.assign_windows"):
+            over(WindowStrategy.assigned_by(Broken(window))).record("a1", 1)
+
+    def test_record_of_one_key_in_a_window_of_several(self) -> None:
+        driver = over(WindowStrategy.assigned_by(Broken((0, 10)))).record("a1", 3).record("b1", 4).end()
+        assert sorted(driver.out()) == [
+            cleared("a", 0, 10), cleared("b", 0, 10), fired("a", 0, 10, "a1"), fired("b", 0, 10, "b1")
+        ]  # fmt: skip
+
+
+class TestEvictors:
+    def test_failure_names_the_evictor(self) -> None:
+        driver = over(WindowStrategy.tumbling(ms(10)).with_evictor(Foreign())).record("a1", 3)
+        with pytest.raises(UserFunctionError, match=r"Foreign\.evict_after"):
+            driver.end()
+
+    def test_records_without_timestamps_stay(self) -> None:
+        driver = over(WindowStrategy.count(2).with_evictor(TimeEvictor(ms(1)))).record("a1").record("a2")
+        assert driver.out() == [fired("a", -1, -1, "a1", "a2"), cleared("a", -1, -1)]
+
+    @pytest.mark.parametrize("function", [TwoInputWindowRecorder(), None])
+    def test_records_of_one_input_are_required(self, function: Any) -> None:
+        strategy = WindowStrategy.tumbling(ms(10)).with_evictor(CountEvictor(1))
+        with pytest.raises(PlanError, match="CountEvictor requires the records of one input"):
+            WindowDriver(reduced(strategy, max) if function is None else windowed(strategy, function))
 
 
 class TestGlobal:
