@@ -40,6 +40,10 @@ class TableSource(IndexedSource[T], Generic[T]):
         self.table = (rows if record_type is dict else fitted(rows, record_type, keeps_decimals=True)).combine_chunks()
         super().__init__(count=len(self.table), records_per_batch=records_per_batch, records_per_second=None)
 
+    @property
+    def dsv2_why_rows(self) -> str | None:
+        return "" if self._has_columns else "columns would change its values"
+
     def read(self, indices: range) -> list[T]:
         rows = self._taken(indices)
         found: list[Any] = rows.to_pylist() if self.record_type is dict else table_to_rows(rows, self.record_type)

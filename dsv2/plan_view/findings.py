@@ -18,6 +18,7 @@ from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.state_detection import may_keep_state
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.column_findings import column_findings
 from dsv2.plan_view.finding import Finding, Severity, note, warning
 from dsv2.plan_view.watermark_findings import event_time_findings, watermark_findings
 from dsv2.sinks import DriverSink
@@ -39,6 +40,7 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
         _unread,
         _joins_without_ttl,
         _declared_by_record,
+        column_findings,
         _unordered_keys,
     ]
     if not in_one_process:

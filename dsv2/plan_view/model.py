@@ -102,7 +102,8 @@ class OperatorView:
         place: Where it runs, or None if unknown.
         bounded: For a source, whether it ends.
         read_by: For a source that the subtasks of a chain read themselves, the id of the head of that chain.
-        processing: How the function is called. None: a source or sink.
+        processing: How the function is called; ``TABLES`` for a source or sink that moves columns. None: one that moves
+            rows, or it is not known.
         states: The declared states.
         layout: What a window or join keeps, or "".
         side_outputs: The names of the side outputs.

@@ -12,6 +12,7 @@ from dsv2.graph import Edge, Node, Operator, OperatorKind, Plan, handlers_of
 from dsv2.graph.flow import Flow, handlers, key_handlers
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.plan_view.code import code_of
+from dsv2.plan_view.column_findings import moves_columns
 from dsv2.plan_view.findings import findings_of
 from dsv2.plan_view.model import (
     FORMAT_VERSION,
@@ -136,6 +137,7 @@ def operator_view(operator: Operator, flow: Flow) -> OperatorView:
         place=_place(operator, plan),
         side_outputs=tuple(tag.name for tag in operator.side_outputs),
         declares=flow.declared[operator.id],
+        processing=Processing.TABLES if moves_columns(plan, operator) else None,
     )
     if isinstance(body, BaseSource):
         return replace(_source_view(view, operator), bounded=body.bounded, read_by=plan.read_by.get(operator.id))

@@ -91,6 +91,11 @@ class Sink(ABC, Generic[T_contra]):
         return None
 
     @property
+    def dsv2_why_rows(self) -> str:
+        """The reason why a connector makes rows of columns, as the rest of a sentence. Empty: there is none."""
+        return ""
+
+    @property
     def dsv2_takes_columns(self) -> bool:
         """True if it writes columnar records without converting each to a row."""
         return self.dsv2_tables_of is not None

@@ -23,6 +23,11 @@ class BaseSource(ABC, Generic[T_co]):
     """The class of the records, if an argument declares it. None: the class statement may declare it."""
 
     @property
+    def dsv2_why_rows(self) -> str | None:
+        """The reason why it reads rows, as the rest of a sentence. Empty: it reads columns. None: not known."""
+        return None
+
+    @property
     @abstractmethod
     def bounded(self) -> bool:
         """True if the source is finite."""

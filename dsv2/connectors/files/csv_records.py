@@ -53,6 +53,10 @@ class _CsvRecords(CsvFormat[T], Generic[T]):
         super().__init__(self._of_row, delimiter)
         self.record_type = kind
 
+    @property
+    def why_rows(self) -> str | None:
+        return ""
+
     def _of_row(self, row: dict[str, str]) -> T:
         return self._columnar(_table_of([row]))[0]
 

@@ -63,6 +63,11 @@ class FileFormat(ABC, Generic[T_co]):
     record_type: type | None = None
     """The class of the records. None: not known."""
 
+    @property
+    def why_rows(self) -> str | None:
+        """The reason why it reads rows, as the rest of a sentence. Empty: it reads columns. None: not known."""
+        return None
+
     def end(self, file: SourceFile) -> int:
         """Return the position at the end of ``file``. Called on the driver."""
         return file.size()

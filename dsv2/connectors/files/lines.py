@@ -64,6 +64,10 @@ class LineFormat(FileFormat[T_co], Generic[T_co]):
         self._decode_columns = decode_columns
         self.record_type = record_type
 
+    @property
+    def why_rows(self) -> str | None:
+        return "it decodes lines one by one. For JSON use json_records"
+
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
 

@@ -123,6 +123,10 @@ class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
         self._decode = decode
         self._columns = columns
 
+    @property
+    def why_rows(self) -> str | None:
+        return "it decodes rows one by one. Use parquet_records"
+
     def end(self, file: SourceFile) -> int:
         try:
             with open_parquet(file) as opened:
@@ -188,6 +192,10 @@ class _RecordFormat(_ParquetFormat[T], Generic[T]):
     def __init__(self, kind: type[T], columns: list[str]) -> None:
         super().__init__(self._of_row, columns)
         self.record_type = kind
+
+    @property
+    def why_rows(self) -> str | None:
+        return ""
 
     def _of_row(self, row: dict[str, Any]) -> T:
         import pyarrow as pa

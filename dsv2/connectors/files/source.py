@@ -96,6 +96,10 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
         self.limit_per_batch = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
 
     @property
+    def dsv2_why_rows(self) -> str | None:
+        return self._format.why_rows
+
+    @property
     def bounded(self) -> bool:
         return self.discovery_interval is None
 

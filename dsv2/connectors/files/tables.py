@@ -41,6 +41,10 @@ class CsvFormat(FileFormat[T_co], Generic[T_co]):
         self._decode = decode
         self._delimiter = delimiter
 
+    @property
+    def why_rows(self) -> str | None:
+        return "it decodes rows one by one. Use csv_records"
+
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         return unreadable_again(value) if isinstance(value, bytes) else SplitBatch([value], self._decode)
 

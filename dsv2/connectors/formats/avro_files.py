@@ -43,6 +43,10 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         self._record_type = record_type
         self._wanted = wanted
 
+    @property
+    def why_rows(self) -> str | None:
+        return "Avro is decoded record by record"
+
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         if value == str(file):
             return unreadable_again(value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
 from dsv2.base.type_variables import T
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.lines import LineFormat
-from dsv2.connectors.formats.json_schema import JsonDecoder
+from dsv2.connectors.formats.json_schema import JsonDecoder, why_rows
 
 
 def json_records(record_type: type[T]) -> FileFormat[T]:
@@ -21,4 +23,10 @@ def json_records(record_type: type[T]) -> FileFormat[T]:
         ConfigurationError: ``record_type`` is not supported.
     """
     decoder = JsonDecoder(record_type)
-    return LineFormat(decoder, bytes.isspace, decoder.decode_all, decoder.decode_columns, record_type)
+    return _JsonRecords(decoder, bytes.isspace, decoder.decode_all, decoder.decode_columns, record_type)
+
+
+class _JsonRecords(LineFormat[T], Generic[T]):
+    @property
+    def why_rows(self) -> str | None:
+        return None if self.record_type is None else why_rows(self.record_type)

@@ -225,6 +225,11 @@ class JsonDecoder(Generic[T_co]):
         batch: RecordBatch[T_co] = import_module("dsv2.arrow.decoded").batch_of(objects, self.record_type, timestamps)
         return batch
 
+    @property
+    def why_rows(self) -> str:
+        """The reason why records are not decoded to columns. Empty: they are."""
+        return why_rows(self.record_type)
+
     def _without_headers(self, values: Sequence[bytes]) -> Sequence[bytes]:
         if self._registry is None:
             return values
@@ -237,6 +242,13 @@ class JsonDecoder(Generic[T_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(JsonDecoder, self.record_type, registry=self._registry), ()
+
+
+def why_rows(record_type: type) -> str:
+    """Return why records of a class are not decoded to columns. Empty: they are."""
+    if import_module("dsv2.arrow.decoded").keeps_values(record_type):
+        return ""
+    return f"columns do not keep the values of {record_type.__qualname__}"
 
 
 class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):

@@ -51,6 +51,10 @@ class ManyDecoder(Protocol[T_co]):
     def record_type(self) -> type[T_co]:
         """The class of the records."""
 
+    @property
+    def why_rows(self) -> str:
+        """The reason why records are not decoded to columns, as the rest of a sentence. Empty: they are."""
+
     def __call__(self, value: bytes, /) -> T_co:
         """Return the record of a value."""
 

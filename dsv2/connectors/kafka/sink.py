@@ -99,6 +99,10 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         topic = self._encoder.topic if isinstance(self._encoder.topic, str) else "topics"
         return f"{topic} at {self._connection.bootstrap_servers}"
 
+    @property
+    def dsv2_why_rows(self) -> str:
+        return "it encodes messages one by one"
+
     def describe_target(self) -> str:
         transactions = f", transactions {self._prefix}-*" if self.exactly_once else ""
         return f"{self._topic_and_servers}{transactions}"

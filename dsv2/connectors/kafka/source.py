@@ -136,6 +136,12 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
         return f"KafkaSource({self._subscription} at {self._connection.bootstrap_servers}, {self._connection.options})"
 
     @property
+    def dsv2_why_rows(self) -> str | None:
+        if isinstance(self._decode, ValueDecoder) and isinstance(self._decode.decode, ManyDecoder):
+            return self._decode.decode.why_rows
+        return "it decodes messages one by one. For JSON use values(JsonDecoder(...))"
+
+    @property
     def bounded(self) -> bool:
         return self._subscription.stopping_offsets is not None
 

@@ -87,6 +87,10 @@ class PostgresSink(ParallelSink[T], Generic[T]):
     def dsv2_takes_columns(self) -> bool:
         return self._writer.takes_columns
 
+    @property
+    def dsv2_why_rows(self) -> str:
+        return "" if self._writer.takes_columns else "it has a key, or a function as row"
+
     def describe_target(self) -> str:
         return f"{self._writer.table} at {self._connection}, micro-batches in {self._batch_table}"
 

@@ -130,6 +130,10 @@ class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_
         self._sends_flag = sends_use_processing_time
         self.limit_per_batch = records_per_batch
 
+    @property
+    def dsv2_why_rows(self) -> str | None:
+        return "changes of rows have no column type"
+
     def __repr__(self) -> str:
         return f"PostgresSource({self._settings.table} at {self._settings.connection})"
 

@@ -87,7 +87,8 @@ def details(operator: OperatorView) -> Iterator[str]:
     if operator.side_outputs:
         yield f"side outputs: {', '.join(operator.side_outputs)}"
     if operator.processing in _PROCESSING:
-        yield _PROCESSING[operator.processing]
+        moves = operator.kind in (OperatorKind.SOURCE, OperatorKind.SINK)
+        yield "moves columns" if moves else _PROCESSING[operator.processing]
 
 
 def exchange_text(edge: EdgeView) -> str:
