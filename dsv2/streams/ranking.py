@@ -42,6 +42,7 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         records: type[Any] | None = None,
         *,
         descending: bool | Sequence[bool] = False,
+        until: str | None = None,
         ttl: timedelta | StateTtl | None = None,
     ) -> ConfiguredStream[T_co]:
         """Emit each record that is the last one of its key so far: no earlier record of the key has a greater ``by``.
@@ -56,15 +57,20 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
             records: The class of the records, a NamedTuple class or dataclass. None: as the stream declares it.
             descending: Whether the order is descending, so that the last record has the least value. For several
                 fields one bool, or one for each.
+            until: A field with a time in ms, for example when an offer ends. Then only the last record is emitted, when
+                event time reaches its time, which is its timestamp. The key is forgotten. A record whose time has been
+                reached is late: it is dropped and counted (metric ``late_records_dropped``). None: each record that is
+                the last one so far is emitted at once.
             ttl: The time for which the value of a key is remembered after its last change, in processing time; a
                 ``StateTtl`` for other rules. None: for ever.
 
         Raises:
             PlanError: The key selector is not an ``operator.attrgetter``, the class of the records is not known or has
-                no columns, it has no such field, or there is not one direction or one for each field.
+                no columns, it has no such field, there is not one direction or one for each field, or ``until`` is
+                not a field of whole numbers.
             ConfigurationError: ``ttl`` is invalid.
         """
-        return configured(self._builder, _first_or_last(self, "last", by, descending, records, ttl))
+        return configured(self._builder, _first_or_last(self, "last", by, descending, records, until, ttl))
 
     def first(
         self,
@@ -72,13 +78,14 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         records: type[Any] | None = None,
         *,
         descending: bool | Sequence[bool] = False,
+        until: str | None = None,
         ttl: timedelta | StateTtl | None = None,
     ) -> ConfiguredStream[T_co]:
         """Emit each record that is the first one of its key so far: all before it have a greater ``by``.
 
         Of records with the same value, the one that arrived earlier is the first one. All else is as for ``last``.
         """
-        return configured(self._builder, _first_or_last(self, "first", by, descending, records, ttl))
+        return configured(self._builder, _first_or_last(self, "first", by, descending, records, until, ttl))
 
     @overload
     def top_n(
@@ -271,11 +278,22 @@ def _first_or_last(
     by: str | Sequence[str] | None,
     descending: bool | Sequence[bool],
     records: type[Any] | None,
+    until: str | None,
     ttl: timedelta | StateTtl | None,
 ) -> InputRef:
     kind, names, ranking = _columns(stream, method, records, by, descending)
-    made = import_module("dsv2.arrow.ranking")
-    function: ProcessFunction = made.FirstOrLast(kind, names, ranking, method == "last", ttl_of(ttl))
+    function: ProcessFunction
+    if until is None:
+        made = import_module("dsv2.arrow.ranking")
+        function = made.FirstOrLast(kind, names, ranking, method == "last", ttl_of(ttl))
+    else:
+        if (field_types(kind) or {}).get(until) is not int:
+            raise PlanError(
+                f"{method} at {caller_location()}: {kind.__qualname__} has no field {until!r} of type int for until."
+            )
+        made = import_module("dsv2.arrow.final_ranking")
+        order = ranking.reversed if method == "last" else ranking
+        function = made.FirstUntil(kind, names, order, until, ttl_of(ttl))
     return stream._add(OperatorKind.ONE_INPUT, function, method.title())
 
 

@@ -88,6 +88,35 @@ class FirstAndLast(Program):
         run.expect_all(*expected, name=name)
 
 
+class Offer(NamedTuple):
+    """A bid with the end of its auction."""
+
+    auction: str
+    time: int
+    price: int
+    ends: int
+
+
+class WinningBids(Program):
+    """The highest bid of each auction when it ends, of equal ones the first."""
+
+    def build(self, p: Pipeline) -> None:
+        by_auction = p.timed(self.offers(), attrgetter("time")).key_by(attrgetter("auction"))
+        winning = by_auction.first(["price", "time"], descending=[True, False], until="ends")
+        p.collect(winning.process(Stamped()))
+
+    def check(self, run: Run) -> None:
+        best: dict[str, Offer] = {}
+        for offer in sorted(self.offers(), key=lambda offer: (offer.price, -offer.time)):
+            best[offer.auction] = offer
+        run.expect_all(*((offer, offer.ends) for offer in best.values()))
+
+    @staticmethod
+    def offers() -> list[Offer]:
+        """Offers until the end of their auction, which some auctions reach before others begin."""
+        return [Offer(f"auction {n // 6}", 10 * n, n * 7 % 5, 60 * (n // 6) + 55) for n in range(30)]
+
+
 class TopOfWindows(Program):
     """The highest bids of an auction in each window, in their order."""
 

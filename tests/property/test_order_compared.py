@@ -114,6 +114,21 @@ def test_first_and_last(events: list[Event], order: Order, is_last: bool, batch:
         assert (events[count - 1].number in numbers) == is_best(events[:count], order, is_last)
 
 
+@examples(15)
+@given(EVENTS.filter(bool), ORDERS, st.booleans(), BATCHES)
+def test_first_and_last_until_a_time(events: list[Event], order: Order, is_last: bool, batch: int) -> None:
+    """Event time reaches no number before the end."""
+    by, descending = order
+    found = run(
+        events, batch, lambda keyed: (keyed.last if is_last else keyed.first)(by, descending=descending, until="number")
+    )
+    ordered = f"{sql_order(order, backwards=is_last)}, number {'DESC' if is_last else ''}"
+    expected = sql(
+        f"SELECT number FROM events QUALIFY row_number() OVER (PARTITION BY user, part ORDER BY {ordered}) = 1", events
+    )
+    assert [event.number for event in found] == sorted(number for (number,) in expected)
+
+
 def is_best(events: list[Event], order: Order, is_last: bool) -> bool:
     """Return whether the last of ``events`` is the first or last one of its key."""
     *before, event = (one for one in events if (one.user, one.part) == (events[-1].user, events[-1].part))

@@ -132,6 +132,43 @@ def test_several_fields_with_directions() -> None:
     ]
 
 
+class Offer(NamedTuple):
+    """An offer that ends."""
+
+    article: str
+    time: int
+    cents: int
+    ends: int
+
+
+def until_its_end() -> OneInputHarness[Any, Any]:
+    source: Any = ExecutionEnvironment.get_instance("local").from_collection([Offer("tea", 0, 0, 0)])
+    lowest = source.key_by(attrgetter("article")).first("cents", until="ends")
+    return OneInputHarness(lowest._node.body, key=attrgetter("article"))
+
+
+def offers_of(one: OneInputHarness[Any, Any]) -> list[tuple[Offer, int | None]]:
+    found = list(zip(one.output.records, one.output.timestamps, strict=True))
+    one.output.clear()
+    return found
+
+
+def test_record_is_emitted_at_its_time() -> None:
+    one = until_its_end()
+    one.input.push(Offer("tea", 1, 5, 20), Offer("jam", 2, 9, 15), Offer("tea", 3, 4, 40), timestamp=3)
+    one.input.push_event_time(14)
+    assert offers_of(one) == []
+    one.input.push_event_time(30)  # the first offer of tea has been replaced
+    assert offers_of(one) == [(Offer("jam", 2, 9, 15), 15)]
+    one.restart()
+    one.input.push(Offer("tea", 4, 4, 35), Offer("tea", 5, 1, 30), timestamp=31)
+    one.input.push_event_time(40)
+    assert offers_of(one) == [(Offer("tea", 3, 4, 40), 40)]
+    one.input.push(Offer("tea", 50, 8, 60), timestamp=50)  # the key begins again
+    one.end()
+    assert offers_of(one) == [(Offer("tea", 50, 8, 60), 60)]
+
+
 def test_first_and_last_of_windows() -> None:
     last = results(lambda stream: stream.window(SECOND).last())
     assert of("ada", last) == [(100, 7), (1_200, 1)]
@@ -225,6 +262,7 @@ class Placed(NamedTuple):
         (lambda stream: stream.last(["time", "price"], descending=[True]), "one for each of the 2 fields, not"),
         (lambda stream: stream.top_n(1, by="time", ties="min"), "'row_number', 'rank', 'dense_rank', not 'min'"),
         (lambda stream: stream.top_n(1, Placed, by="time", ties="rank", rank="place"), "not unique with ties='rank'"),
+        (lambda stream: stream.first("time", until="price"), "Bid has no field 'price' of type int for until"),
         (lambda stream: stream.first("tags"), "'tags' of Bid is a list, which has no order"),
         (lambda stream: stream.map(list).key_by(len).last(), r"key_by\(operator.attrgetter\('user'\)\)"),
         (lambda stream: stream.map(lambda bid: bid).key_by(attrgetter("user")).last(), "Pass it: records="),
