@@ -200,8 +200,8 @@ class LastBids(Program):
         near: list[Any] = []
         for auction in {bid.auction for bid in BIDS}:
             bids = [bid for bid in BIDS if bid.auction == auction]
-            prices = [None, None, *(bid.price for bid in bids), None]
-            near += [Neighbours(auction, bid.time, prices[n], prices[n + 3]) for n, bid in enumerate(bids)]
+            around = [None, None, *(bid.price for bid in bids), None]
+            near += [Neighbours(auction, bid.time, around[n], around[n + 3]) for n, bid in enumerate(bids)]
         for name in ("rows", "columns"):
             last: list[Any] = []
             span: list[Any] = []
