@@ -13,6 +13,7 @@ from dsv2.model.change import Change
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import WrappingFunction
 from dsv2.state import StateDeclaration, ValueStateDeclaration
+from dsv2.tables.functions import NULL
 from dsv2.tables.retraction import Retraction, retraction_of
 from dsv2.tables.versions import changes_between, weight_of
 
@@ -84,8 +85,9 @@ class GroupAggregate(OneInputStreamProcessFunction[Change[IN], Change[OUT]], Wra
         ]
 
     def _result(self, held: Sequence[Any], key: Any) -> OUT:
+        group = None if key == NULL else key
         values: dict[str, Any] = {
-            name: part.of(key) for name, part in self.result.parts.items() if isinstance(part, Key)
+            name: part.of(group) for name, part in self.result.parts.items() if isinstance(part, Key)
         }
         for one, (name, retraction) in zip(held, self._retractions.items(), strict=True):
             values[name] = retraction.result(one)

@@ -14,6 +14,9 @@ from dsv2.model.context import Collector, NonPartitionedContext, PartitionedCont
 from dsv2.state import StateDeclaration, ValueStateDeclaration
 from dsv2.tables.versions import Versions, changes_between, counted, latest, present
 
+NULL = ()
+"""The partition of rows whose key is None."""
+
 
 @dataclass(frozen=True)
 class OfRow(Generic[IN, OUT]):
@@ -23,6 +26,15 @@ class OfRow(Generic[IN, OUT]):
 
     def __call__(self, change: Change[IN]) -> OUT:
         return self.function(change.record)
+
+
+@dataclass(frozen=True)
+class RowKey(OfRow[IN, OUT]):
+    """The partition of a change. The rows whose key is None are in one partition, as SQL groups them."""
+
+    def __call__(self, change: Change[IN]) -> Any:
+        key = self.function(change.record)
+        return NULL if key is None else key
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Retraction(ABC):
 
     @abstractmethod
     def changed(self, held: Any, value: Any, weight: int) -> Any:
-        """Add ``weight`` to the count of a value, which is not None. Return the accumulator, which may be ``held``."""
+        """Add ``weight``, 1 or -1, to the count of a value other than None. Return ``held`` or another accumulator."""
 
     @abstractmethod
     def result(self, held: Any) -> Any:
@@ -64,22 +64,22 @@ class Summed(Retraction):
 
     def changed(self, held: tuple[Any, ...], value: Any, weight: int) -> tuple[Any, ...]:
         count, floats, nan, up, down, total, squares = held
-        number = plain(value)
+        number = value if type(value) in (int, float) else plain(value)
         count += weight
         if isinstance(number, float):
             floats += weight
-        if is_nan(number):
-            nan += weight
-        elif number == math.inf:
-            up += weight
-        elif number == -math.inf:
-            down += weight
-        else:
+        if _is_finite(number):
             exact = Decimal(number) if isinstance(number, float) else number
             total = _exact_sum(total, exact, weight)
             if self._has_squares:
                 square = exact * exact if isinstance(exact, int) else _EXACT.multiply(exact, exact)
                 squares = _exact_sum(squares, square, weight)
+        elif is_nan(number):
+            nan += weight
+        elif number > 0:
+            up += weight
+        else:
+            down += weight
         return count, floats, nan, up, down, total, squares
 
     def result(self, held: tuple[Any, ...]) -> Any:
@@ -165,10 +165,16 @@ def retraction_of(name: str, part: Aggregate) -> Retraction:
     raise PlanError(f"{name}={part} cannot follow updates and deletions, because {reason}.")
 
 
+def _is_finite(number: Any) -> bool:
+    if isinstance(number, int):
+        return True
+    return number.is_finite() if isinstance(number, Decimal) else math.isfinite(number)
+
+
 def _exact_sum(total: Any, value: Any, weight: int) -> Any:
     try:
         if isinstance(total, int) and isinstance(value, int):
             return total + weight * value
-        return _EXACT.add(total, _EXACT.multiply(value, weight))
+        return _EXACT.add(total, value) if weight > 0 else _EXACT.subtract(total, value)
     except (TypeError, Inexact) as error:
         raise SchemaError(f"{value!r:.80} cannot be added to a sum that follows changes: {error}.") from error

@@ -28,6 +28,7 @@ from dsv2.tables.functions import (
     MapRow,
     OfChanges,
     OfRow,
+    RowKey,
     Settling,
     Suppression,
     Undeleted,
@@ -239,7 +240,7 @@ class Table(Generic[K, T]):
         return ConfiguredTable(joined, key, returned_type(function), is_settled=False)
 
     def group_by(self, selector: Callable[[T], V]) -> GroupedTable[V, T]:
-        """Group the rows by the results of ``selector``, which are keys as for ``key_by``.
+        """Group the rows by the results of ``selector``, which are keys as for ``key_by``, or None.
 
         Raises:
             PlanError: ``selector`` cannot be called with a row.
@@ -313,7 +314,7 @@ class Table(Generic[K, T]):
 
     @property
     def _by_key(self) -> KeyedPartitionStream[Any, Change[T]]:
-        return self._through.key_by(OfRow(self._identify))
+        return self._through.key_by(RowKey(self._identify))
 
     def _require_key(self, where: str) -> None:
         if self._key is no_key:
@@ -363,7 +364,7 @@ class GroupedTable(Generic[K, T]):
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from error
         key: Callable[[Any], Any] = attrgetter(*names)
-        keyed = table._through.key_by(OfRow(self._selector))
+        keyed = table._through.key_by(RowKey(self._selector))
         changes = keyed.process(function).with_name("GroupAggregate")
         return ConfiguredTable(changes, key, result, is_settled=True)
 

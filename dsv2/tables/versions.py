@@ -18,10 +18,13 @@ Versions: TypeAlias = Sequence[tuple[Any, int]]
 """Distinct rows and their counts, none of which is 0. The row that was inserted last is the last one."""
 
 _NAN = ("NaN",)
+_PLAIN = frozenset({str, int, bytes, bool, type(None)})
 
 
 def identity(value: Any) -> Any:
     """Return a hashable value that is the same for equal values. All NaN are equal."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, float | Decimal):
         return _NAN if is_nan(value) else value
     if isinstance(value, tuple | list):
@@ -35,7 +38,13 @@ def identity(value: Any) -> Any:
 
 def same(first: Any, second: Any) -> bool:
     """Return whether two rows are equal. All NaN are."""
-    return bool(first == second) or identity(first) == identity(second)
+    if first == second:
+        return True
+    if type(first) in _PLAIN:
+        return False
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(identity(first) == identity(second))
 
 
 def weight_of(change: Change[Any]) -> int:
@@ -75,15 +84,17 @@ def latest(versions: Versions) -> Versions:
 
 def changes_between(before: Versions, after: Versions) -> Iterator[Change[Any]]:
     """Return the changes from some rows of a table to others. One row that replaces one other is an update."""
+    if len(before) == len(after) == 1 and same(before[0], after[0]):
+        return
     net = after
     for row, count in before:
         net = added(net, row, -count)
-    match sorted(net, key=_count):
-        case [(old, -1), (new, 1)]:
+    match net:
+        case [(new, 1), (old, -1)]:
             yield Change(ChangeKind.UPDATE_BEFORE, old)
             yield Change(ChangeKind.UPDATE_AFTER, new)
-        case others:
-            for row, count in others:
+        case _:
+            for row, count in sorted(net, key=_count):
                 yield from repeated(row, count)
 
 

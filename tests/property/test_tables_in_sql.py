@@ -58,7 +58,7 @@ class Bought(NamedTuple):
 class Total(NamedTuple):
     """The aggregates of a city, or of a customer."""
 
-    group: str
+    group: str | None
     orders: int
     cents: int | None
     mean: float | None
@@ -137,6 +137,10 @@ def remaining(changes: Iterable[Change[Any]], key: Callable[[Any], Any]) -> list
     return list(rows.values())
 
 
+def rounded(total: Total) -> Total:
+    return total._replace(variance=None if total.variance is None else round(total.variance, 9))
+
+
 def sql(query: str, orders: Sequence[Order], customers: Sequence[Customer] = ()) -> list[tuple[Any, ...]]:
     db = duckdb.connect()
     for name, kind, rows in (("orders", Order, orders), ("customers", Customer, customers)):
@@ -206,8 +210,22 @@ def test_aggregates_of_a_join(
         customers,
     )
     found = remaining(run(batch, parallelism, build), attrgetter("group"))
-    rounded = [total._replace(variance=None if total.variance is None else round(total.variance, 9)) for total in found]
-    assert sorted(rounded) == sorted(Total(*row) for row in expected)
+    assert sorted(map(rounded, found)) == sorted(Total(*row) for row in expected)
+
+
+@examples(25)
+@given(ORDERS, BATCHES, PARALLELISMS)
+def test_groups_with_null(orders: list[Order], batch: int, parallelism: int) -> None:
+    """Rows without a customer are a group, in a table with this primary key."""
+
+    def build(env: ExecutionEnvironment) -> Any:
+        grouped = upserts(env, orders, "order").group_by(attrgetter("customer"))
+        totals = grouped.aggregate(Total, **AGGREGATES).with_uid("totals")
+        return totals.where(lambda total: total.orders > 1).changes()
+
+    expected = sql(f"SELECT customer, {IN_SQL} FROM orders GROUP BY customer HAVING count(*) > 1", orders)
+    found = remaining(run(batch, parallelism, build), attrgetter("group"))
+    assert sorted(map(rounded, found), key=repr) == sorted((Total(*row) for row in expected), key=repr)
 
 
 @examples(25)
