@@ -358,6 +358,15 @@ OBSERVED = (
         ),
     ),
     Observed(
+        "sliding windows of records, as in the documentation of Kafka Streams",
+        WindowStrategy.of_records(ms(5)),
+        (8, 9, 12),
+        (
+            *(trigger(3, 9, 8), clear(3, 9), trigger(4, 10, 8, 9), clear(4, 10), trigger(7, 13, 8, 9, 12)),
+            *(clear(7, 13), trigger(9, 15, 9, 12), clear(9, 15), trigger(10, 16, 12), clear(10, 16)),
+        ),
+    ),
+    Observed(
         "an evictor",
         WindowStrategy.tumbling(ms(10)).with_evictor(CountEvictor(2)),
         (1, 2, 5, 12),

@@ -14,6 +14,7 @@ from dsv2.extension.window.strategy import (
     AssignedWindowStrategy,
     CountWindowStrategy,
     CumulatingWindowStrategy,
+    RecordWindowStrategy,
     SessionWindowStrategy,
     SlidingWindowStrategy,
     TimedWindowStrategy,
@@ -84,10 +85,13 @@ class SlowWindows:
         self._windows: list[Slow] = []
         self._counts: dict[Any, int] = {}
         self._waiting = 0
+        self._known: dict[Any, list[tuple[int, Any, int]]] = {}
 
     def record(self, key: Any, record: Any, timestamp: int, side: int = 0) -> list[Stamped]:
         """Return the events of a record from input ``side``."""
         over = self._over if self._by_event else LONG_MIN  # in processing time nothing is late
+        if isinstance(self._strategy, RecordWindowStrategy):
+            return self._record_of_windows(key, record, timestamp, side)
         all_windows = self._windows_of(key, record, timestamp if self._by_event else self._now)
         windows = [window for window in all_windows if window.last + self._lateness > over]
         events: list[Stamped] = []
@@ -107,6 +111,36 @@ class SlowWindows:
                 self._expect_early(window, timestamp)
         if not windows and timestamp + self._lateness <= over and not self._is_endless():
             events.append((("late" if self._inputs == 1 else f"late{side + 1}", key, record), timestamp))
+        return events
+
+    def _record_of_windows(self, key: Any, record: Any, time: int, side: int) -> list[Stamped]:
+        """All windows that all records define are looked at again."""
+        size, known = self._strategy.difference + 1, self._known.setdefault(key, [])
+        records = [*known, (time, record, side)]
+        ends = [(one - size + 1, one + 1) for one, _, _ in records]
+        begins = [(one + 1, one + 1 + size) for one, _, _ in records]
+        some = [(start, end) for start, end in begins if any(start <= one < end for one, _, _ in records)]
+        spans = [span for span in sorted({*ends, *some}) if span[1] - 1 + self._lateness > self._over]
+        if not any(start <= time < end for start, end in spans):
+            return [(("late" if self._inputs == 1 else f"late{side + 1}", key, record), time)]
+        events: list[Stamped] = []
+        for start, end in spans:
+            window = self._window(key, start, end)
+            is_new = window not in self._windows
+            if not is_new and not start <= time < end:
+                continue
+            if is_new:
+                self._windows.append(window)
+            for at, one, of in records if is_new else records[-1:]:
+                if start <= at < end:
+                    window.records[of].append(one)
+                    window.times.append(at)
+            if window.last <= self._over:
+                window.fired = True
+                events.append(window.trigger(window.last))
+            else:
+                self._expect_early(window, time)
+        known.append(records[-1])
         return events
 
     def advance(self, time: int) -> list[Stamped]:

@@ -61,6 +61,7 @@ def strategies() -> list[WindowStrategy]:
         WindowStrategy.tumbling(ms(10), TimeType.PROCESSING),
         WindowStrategy.cumulate(hour, day, offset=-hour).with_allowed_lateness(hour),
         WindowStrategy.sliding(day, hour, offset=ms(1)).with_allowed_lateness(ms(5)),
+        WindowStrategy.of_records(hour).with_allowed_lateness(hour),
         WindowStrategy.session(hour).with_allowed_lateness(hour),
         WindowStrategy.session(attrgetter("gap")),
         WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(ms(10)),

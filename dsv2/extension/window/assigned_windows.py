@@ -38,7 +38,7 @@ class AssignedWindows(Windows):
             self._register_end(slot[1])
         self._show(entry, slot)
         if self._combine is not None:
-            self._stamp(entry, slot)
+            self._stamp(entry, slot, self._ctx.timestamp)
         if self._triggering is not None:
             self._put_and_decide(entry, slot, contents, record, side)
             return

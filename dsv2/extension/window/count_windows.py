@@ -39,7 +39,7 @@ class _UntimedWindows(Windows):
     def _add_to(self, entry: KeyEntry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
         if self._combine is not None:
-            self._stamp(entry, slot)
+            self._stamp(entry, slot, self._ctx.timestamp)
         if self._triggering is not None:
             self._put_and_decide(entry, slot, entry[CONTENTS], record, side)
             return

@@ -20,3 +20,5 @@ TRIGGER: Final = -6
 """The state and the timers of the trigger of each window."""
 TIMES: Final = -7
 """The timestamp of the results of each window, if it is that of a record."""
+RECORDS: Final = -8
+"""The records of the key that may be in windows to come, with their times and inputs, for windows of records only."""

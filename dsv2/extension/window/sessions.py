@@ -35,7 +35,7 @@ class SessionWindows(Windows):
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)
         if self._combine is not None:
-            self._stamp(entry, slot)
+            self._stamp(entry, slot, self._ctx.timestamp)
         if self._triggering is not None:
             self._put_and_decide(entry, slot, contents, record, side)
             return

@@ -165,6 +165,18 @@ class WindowStrategy(ABC):
         return SessionWindowStrategy(gap_or_function, time_type=_time_type(time_type))
 
     @staticmethod
+    def of_records(difference: timedelta) -> RecordWindowStrategy:
+        """Windows that are defined by the records, in event time (Kafka Streams ``SlidingWindows``).
+
+        Their records are at most ``difference`` apart. One ends with each record, and one begins 1 ms after it, if it
+        has records. So there is a window for each set of records that a sliding window of this size can have.
+
+        Args:
+            difference: The greatest difference of timestamps, at least 0.
+        """
+        return RecordWindowStrategy(as_milliseconds(difference, "difference", at_least=0))
+
+    @staticmethod
     def assigned_by(
         assigner: WindowAssigner[Any], time_type: TimeTypeChoice = TimeType.EVENT
     ) -> AssignedWindowStrategy:
@@ -225,6 +237,8 @@ class WindowStrategy(ABC):
             raise ConfigurationError(
                 "Count windows have their own trigger. Use WindowStrategy.global_().with_trigger(CountTrigger(n))."
             )
+        if isinstance(self, RecordWindowStrategy):
+            raise ConfigurationError("Windows of records cannot have a trigger. They fire at their end.")
         if isinstance(self, SessionWindowStrategy) and not trigger.can_merge:
             raise ConfigurationError(f"{trigger} cannot be used for sessions, because it cannot merge.")
         if self.early_firing is not None:
@@ -238,6 +252,8 @@ class WindowStrategy(ABC):
         """
         if not isinstance(evictor, WindowEvictor):
             raise ConfigurationError(f"with_evictor takes a WindowEvictor (an instance), not {evictor!r}.")
+        if isinstance(self, RecordWindowStrategy):
+            raise ConfigurationError("Windows of records cannot have an evictor: other windows need the records.")
         return replace(self, evictor=evictor)
 
     def with_timestamps(self, timestamps: TimestampCombinerChoice) -> Self:
@@ -334,6 +350,17 @@ class SessionWindowStrategy(TimedWindowStrategy):
         # The end of each session is stored, so the gap may change.
         late = f", {self.allowed_lateness} ms late" if self.allowed_lateness else ""
         return f"sessions in {self.time_type.value} time{late}"
+
+
+@dataclass(frozen=True)
+class RecordWindowStrategy(TimedWindowStrategy):
+    """The strategy of ``WindowStrategy.of_records(...)``. ``difference`` is in ms."""
+
+    difference: int
+
+    @property
+    def layout(self) -> str:
+        return f"windows of records up to {self.difference} ms apart, {self.allowed_lateness} ms late"
 
 
 class WindowAssigner(ABC, Generic[IN_contra]):

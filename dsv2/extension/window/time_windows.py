@@ -169,7 +169,7 @@ class TimeWindows(Windows):
         begin = self._begin_of(start) if self._cumulates else start
         self._window.activate(contents, key, start, begin, last + 1)
         if self._combine is not None:
-            self._stamp(self._current_entry(), start)
+            self._stamp(self._current_entry(), start, self._ctx.timestamp)
         if self._triggering is not None:
             self._put_and_decide(self._current_entry(), start, contents, record, side)
             return

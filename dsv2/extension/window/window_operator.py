@@ -14,12 +14,14 @@ from dsv2.extension.window.contents import Contents, record_lists, timed_lists
 from dsv2.extension.window.count_windows import CountWindows, GlobalWindow
 from dsv2.extension.window.current_window import CurrentWindow, EvictedCurrentWindow, OneInputCurrentWindow
 from dsv2.extension.window.functions import IncrementalFunction, WindowProcessFunction
+from dsv2.extension.window.record_windows import RecordWindows
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.strategy import (
     AssignedWindowStrategy,
     CountWindowStrategy,
     CumulatingWindowStrategy,
     GlobalWindowStrategy,
+    RecordWindowStrategy,
     SessionWindowStrategy,
     SlidingWindowStrategy,
     TimestampCombiner,
@@ -279,6 +281,8 @@ def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Wi
             return CumulatingWindows(strategy, environment)
         case SlidingWindowStrategy():
             return TimeWindows(strategy, environment)
+        case RecordWindowStrategy():
+            return RecordWindows(strategy, environment)
         case AssignedWindowStrategy():
             return AssignedWindows(strategy, environment)
         case SessionWindowStrategy():

@@ -183,10 +183,9 @@ class Windows(ABC):
         """The timestamp of the output of a window that is not that of a record: its last ms."""
         return self._end_of(entry, slot) - 1
 
-    def _stamp(self, entry: KeyEntry, slot: int) -> None:
-        """Combine the timestamp of the current record with those of the records of its window."""
+    def _stamp(self, entry: KeyEntry, slot: int, timestamp: int | None) -> None:
+        """Combine the timestamp of a record with those of the others of its window."""
         assert self._combine is not None
-        timestamp = self._ctx.timestamp
         if timestamp is not None:
             times = entry.setdefault(TIMES, {})
             times[slot] = self._combine(times.get(slot, timestamp), timestamp)

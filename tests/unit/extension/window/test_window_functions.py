@@ -18,6 +18,8 @@ from dsv2.errors import (
     UserFunctionError,
 )
 from dsv2.extension.window import (
+    CountEvictor,
+    CountTrigger,
     OneInputWindowStreamProcessFunction,
     TimeType,
     TwoOutputWindowStreamProcessFunction,
@@ -475,6 +477,9 @@ class TestRefusedArguments:
             ),
             (lambda w: w.assigned_by(len), "takes a WindowAssigner .an instance., not <built-in"),
             (lambda w: w.count(2).with_evictor(2), "takes a WindowEvictor .an instance., not 2"),
+            (lambda w: w.of_records(ms(-1)), "difference must be 0 or more"),
+            (lambda w: w.of_records(ms(1)).with_trigger(CountTrigger(1)), "records cannot have a trigger"),
+            (lambda w: w.of_records(ms(1)).with_evictor(CountEvictor(1)), "records cannot have an evictor"),
             (lambda w: w.count(0), "The size of count windows must be a number of records, not 0"),
             (lambda w: w.count(5, 1.0), "The slide of count windows must be a number of records, not 1.0"),
             (lambda w: w.global_().with_early_firing(ms(0)), "interval must be at least 1 ms"),
