@@ -62,6 +62,8 @@ def column_join(
             if isinstance(upper, str) and (reason := _not_a_time(upper, kinds[0])) is not None:
                 return reason
             return IntervalColumns(join, lower, upper)
+        case WindowMode(running=True):
+            return "the join is running"
         case WindowMode(strategy=strategy):
             if isinstance(strategy, CumulatingWindowStrategy):
                 return "the windows cumulate"

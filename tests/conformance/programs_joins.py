@@ -301,6 +301,21 @@ def is_third(row: Row) -> bool:
     return row.number % 3 == 2
 
 
+class RunningWindowJoins(Program):
+    """Running window joins of every type, whose results are those of window joins."""
+
+    def build(self, p: Pipeline) -> None:
+        left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
+        for join_type in JoinType:
+            function = any_join(PairOf(), JoinMode.window(WindowJoins.SLIDING, running=True), join_type)
+            p.collect(left.connect_and_process(right, function), join_type.value)
+
+    def check(self, run: Run) -> None:
+        for join_type in JoinType:
+            slow = SlowWindowJoin(join_type.value, WindowJoins.SLIDING)
+            run.expect_all(*(pair for pair, _ in results_at_the_end(slow)), name=join_type.value)
+
+
 def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
     """The results of all rows and of the end."""
     for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
@@ -317,6 +332,7 @@ PROGRAMS: tuple[Program, ...] = (
     IntervalJoins(),
     IntervalJoinsByTheClock(),
     WindowJoins(),
+    RunningWindowJoins(),
     DeclaredJoins(),
     VersionedJoins(),
 )

@@ -159,6 +159,51 @@ class SlowWindowJoin:
         return pairs
 
 
+class SlowRunningWindowJoin:
+    """Rows of a key in the same window, each pair when its second row arrives. The rest when the window ends."""
+
+    def __init__(self, join_type: str, size: int, slide: int) -> None:
+        self._type = join_type
+        self._size = size
+        self._slide = slide
+        self._rows: dict[tuple[int, str], tuple[list[Row], list[Row]]] = {}
+        self.late: list[tuple[int, Row]] = []
+
+    def take(self, side: int, row: Row, now: int) -> list[Joined]:
+        """Return the results when a row of ``side`` arrives at event time ``now``."""
+        starts = [start for start in range(-100, 100, self._slide) if start <= row.timestamp < start + self._size]
+        starts = [start for start in starts if start + self._size - 1 > now]
+        if not starts:
+            self.late.append((side, row))
+        results: list[Joined] = []
+        for start in starts:
+            rows = self._rows.setdefault((start, row.key), ([], []))
+            pairs: list[tuple[Row | None, Row | None]]
+            pairs = [(row, other) if side == _LEFT else (other, row) for other in rows[1 - side]]
+            if self._type == "semi" and side == _LEFT:
+                pairs = [(row, None)] if rows[_RIGHT] else []
+            elif self._type == "semi":
+                pairs = [(left, None) for left in rows[_LEFT] if not rows[_RIGHT]]
+            elif self._type == "anti":
+                pairs = []
+            results += [(pair, row.timestamp) for pair in pairs]
+            rows[side].append(row)
+        return results
+
+    def move_to(self, now: int) -> list[Joined]:
+        """Return the results when event time reaches ``now``: rows without a partner."""
+        results: list[Joined] = []
+        for start, key in [window for window in self._rows if window[0] + self._size - 1 <= now]:
+            lefts, rights = self._rows.pop((start, key))
+            pairs: list[tuple[Row | None, Row | None]] = []
+            if not rights and self._type in ("left", "full", "anti"):
+                pairs += [(left, None) for left in lefts]
+            if not lefts and self._type in ("right", "full"):
+                pairs += [(None, right) for right in rights]
+            results += [(pair, start + self._size - 1) for pair in pairs]
+        return results
+
+
 class SlowTemporalJoin:
     """Probe rows (side 0) with the latest rows of their key (side 1), after the end of the snapshot.
 

@@ -17,7 +17,7 @@ from dsv2.state import StateTtl, TtlUpdate
 from dsv2.testing import EndOfInput, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
-from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
+from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowRunningWindowJoin, SlowWindowJoin
 from tests.profiles import examples
 from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, event_time, joined_columns, key_of, pair
 
@@ -176,6 +176,29 @@ def test_window_join_on_columns_matches_the_slow_one(join_type: JoinType, window
     for event in history:
         found = Counter((joined, timestamp) for joined, timestamp, _ in driver.take(event))
         assert found == Counter(windows_joined(slow, driver, event))
+    assert driver.harness.ended
+    assert driver.counter("late_records_dropped") == len(slow.late)
+
+
+@pytest.mark.parametrize(("size", "slide"), [(5, 5), (6, 2)])
+@each_type
+@examples(8)
+@given(history=HISTORIES)
+def test_running_window_join_matches_the_slow_one(
+    join_type: JoinType, size: int, slide: int, history: list[Event]
+) -> None:
+    driver = JoinDriver(
+        any_join(pair, JoinMode.window(WindowStrategy.sliding(ms(size), ms(slide)), running=True), join_type)
+    )
+    slow = SlowRunningWindowJoin(join_type.value, size, slide)
+    for event in history:
+        before = driver.event_time
+        results = driver.take(event)
+        if isinstance(event.element, Row):
+            expected = slow.take(event.side, event.element, before)
+        else:
+            expected = slow.move_to(driver.event_time)
+        assert Counter((joined, timestamp) for joined, timestamp, _ in results) == Counter(expected)
     assert driver.harness.ended
     assert driver.counter("late_records_dropped") == len(slow.late)
 

@@ -434,7 +434,7 @@ def joins_with_none(g: Given) -> None:
     assert_type(
         connect(g.other_keyed, join(left_only, JoinMode.interval(ms(0), ms(5)), JoinType.SEMI)), NonKeyed[bytes]
     )
-    assert_type(connect(g.other_keyed, join(every_pair, JoinMode.window(tumbling))), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(every_pair, JoinMode.window(tumbling, running=True))), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(left_alone, JoinMode.window(tumbling), JoinType.LEFT)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(right_alone, JoinMode.window(tumbling), JoinType.RIGHT)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(anyone_alone, JoinMode.window(tumbling), JoinType.FULL)), NonKeyed[bytes])

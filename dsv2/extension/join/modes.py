@@ -10,7 +10,7 @@ from typing import Literal
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window import TimeType, WindowStrategy
-from dsv2.extension.window.strategy import TimeTypeChoice
+from dsv2.extension.window.strategy import SlidingWindowStrategy, TimeTypeChoice
 from dsv2.state import StateTtl
 
 
@@ -67,7 +67,7 @@ class JoinMode:
         return IntervalMode(earliest, latest, by_clock)
 
     @staticmethod
-    def window(strategy: WindowStrategy) -> WindowMode:
+    def window(strategy: WindowStrategy, *, running: bool = False) -> WindowMode:
         """Records in the same window are partners. A window is joined when it fires.
 
         Its results have the last ms of the window as timestamp. A window that fires several times, early or for allowed
@@ -75,12 +75,20 @@ class JoinMode:
 
         Args:
             strategy: The windows.
+            running: Whether a pair is joined as soon as its second record arrives. The result has the timestamp of that
+                record. Records without a partner are joined when the window fires. The windows must be tumbling or
+                sliding ones that fire once, at their end.
         """
         if not isinstance(strategy, WindowStrategy):
             raise ConfigurationError(
                 f"window takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}."
             )
-        return WindowMode(strategy)
+        if running and not _fires_at_its_end(strategy):
+            raise ConfigurationError(
+                f"A running join requires tumbling or sliding windows without allowed lateness, early firing or a "
+                f"trigger, not {strategy.layout}."
+            )
+        return WindowMode(strategy, running)
 
     @staticmethod
     def temporal(
@@ -158,6 +166,7 @@ class WindowMode(JoinMode):
     """The mode of ``JoinMode.window``."""
 
     strategy: WindowStrategy
+    running: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,3 +185,8 @@ class VersionedMode(JoinMode):
     """The mode of ``JoinMode.versioned``."""
 
     ttl: StateTtl | None = None
+
+
+def _fires_at_its_end(strategy: WindowStrategy) -> bool:
+    is_plain = type(strategy) is SlidingWindowStrategy and not strategy.allowed_lateness
+    return is_plain and strategy.early_firing is None and strategy.trigger is None

@@ -20,7 +20,7 @@ from dsv2.extension.join.modes import IntervalMode, JoinMode, TemporalMode, Unbo
 from dsv2.extension.join.temporal import TemporalJoin
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.extension.join.versioned import VersionedJoin
-from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
+from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, RunningInWindow, WindowJoin
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 
 ENDS_WITH_FIELD = "An interval that ends with a field of the left records is joined on columns only"
@@ -82,8 +82,10 @@ def record_join(
                     "an interval in processing time", {"on_late_left": on_late_left, "on_late_right": on_late_right}
                 )
             return new_interval_join(function, chosen, lower, upper, on_late_left, on_late_right, by_clock=by_clock)
-        case WindowMode(strategy=strategy):
+        case WindowMode(strategy=strategy, running=running):
             kind = ExistenceInWindow if chosen in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
+            if running and chosen is not JoinType.ANTI:
+                kind = RunningInWindow
             return WindowJoin(strategy, kind(function, chosen, on_late_left, on_late_right))
     raise ConfigurationError(f"mode must be a JoinMode, such as JoinMode.interval(lower, upper), not {mode!r}.")
 

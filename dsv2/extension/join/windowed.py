@@ -41,7 +41,8 @@ class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 
     @property
     def state_layout(self) -> str:
-        return f"{super().state_layout}, for {self._join.join_type.name} joins"
+        running = "running " if isinstance(self._join, RunningInWindow) else ""
+        return f"{super().state_layout}, for {running}{self._join.join_type.name} joins"
 
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A window join", position)
@@ -72,13 +73,16 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: TwoInputWindowContext[IN1, IN2]
     ) -> None:
+        self._join(self._pairs(window.get_all_records1(), window.get_all_records2()), output, ctx, window)
+
+    def _join(self, pairs: Iterable[tuple[Any, Any]], output: Any, ctx: Any, window: Any) -> None:
         function = self.function
         join_pair: Callable[..., object] = function.process_record
         arguments: tuple[Any, ...] = (output, ctx)
         if isinstance(function, WindowJoinFunction):
             join_pair, arguments = function.process_record_in_window, (window, *arguments)
         try:
-            for left, right in self._pairs(window.get_all_records1(), window.get_all_records2()):
+            for left, right in pairs:
                 returned = join_pair(left, right, *arguments)
                 if returned is not None:
                     refuse_returned(returned)
@@ -115,3 +119,42 @@ class ExistenceInWindow(JoinInWindow[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     def _pairs(self, lefts: list[Any], rights: list[Any]) -> Iterable[tuple[Any, Any]]:
         is_matched, wants_matched = bool(rights), self.join_type is JoinType.SEMI
         return ((left, None) for left in lefts if is_matched is wants_matched)
+
+
+class RunningInWindow(JoinInWindow[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """The window function of running joins: a pair is joined when its second record arrives.
+
+    When the window ends, only records without a partner are left to join: all of one side, if the other is empty.
+    """
+
+    def on_record1(
+        self,
+        record: IN1,
+        output: Collector[OUT],
+        ctx: PartitionedContext[OUT],
+        window: TwoInputWindowContext[IN1, IN2],
+    ) -> None:
+        rights = window.get_all_records2()
+        if self.join_type is JoinType.SEMI and rights:
+            self._join([(record, None)], output, ctx, window)
+            return
+        self._join(product((record,), rights), output, ctx, window)
+        window.put_record1(record)
+
+    def on_record2(
+        self,
+        record: IN2,
+        output: Collector[OUT],
+        ctx: PartitionedContext[OUT],
+        window: TwoInputWindowContext[IN1, IN2],
+    ) -> None:
+        if self.join_type is not JoinType.SEMI:
+            self._join(product(window.get_all_records1(), (record,)), output, ctx, window)
+            window.put_record2(record)
+        elif not window.get_all_records2():
+            self._join(product(window.get_all_records1(), (None,)), output, ctx, window)
+            window.put_record2(record)
+
+    def _pairs(self, lefts: list[Any], rights: list[Any]) -> Iterable[tuple[Any, Any]]:
+        is_matched = self.join_type is JoinType.SEMI or (lefts and rights)
+        return () if is_matched else super()._pairs(lefts, rights)

@@ -297,6 +297,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "+ watermark 'BUILTIN_API_EVENT_TIME_IDLE' is newly declared",
          "+ watermark 'BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME' is newly declared"],
     ),
+    "running join in windows": (
+        replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.tumbling(ms(5))))),
+        replace(PROGRAM, join=join(pair, JoinMode.window(WindowStrategy.tumbling(ms(5)), running=True))),
+        ["- AT(join): the content of its state was windows of 5 ms every 5 ms from 0 ms in event time, 0 ms late, "
+         "which hold records of two inputs, for INNER joins and is now windows of 5 ms every 5 ms from 0 ms in event "
+         "time, 0 ms late, which hold records of two inputs, for running INNER joins"],
+    ),
     "time to live of a join": (
         replace(PROGRAM, join=join(pair)),
         replace(PROGRAM, join=join(pair, JoinMode.unbounded(ttl=StateTtl(ms(5))))),

@@ -146,6 +146,7 @@ class Bounds(WindowJoinFunction[Order, Visit, tuple[int, int, str]]):
 
 def test_function_receives_the_window() -> None:
     assert joined(join(Bounds(), WINDOW))[0] == [(0, 10, "x"), (0, 10, "z")]
+    assert joined(join(Bounds(), JoinMode.window(TUMBLING, running=True)))[0] == [(0, 10, "x"), (0, 10, "z")]
     with pytest.raises(ConfigurationError, match=r"Bounds is a WindowJoinFunction: use JoinMode.window"):
         join(Bounds(), INTERVAL)
 
@@ -159,6 +160,7 @@ def test_function_receives_the_window() -> None:
         (OF_CUSTOMER, {}, JoinMode.temporal(), "it is a temporal join"),
         (OF_CUSTOMER, {}, JoinMode.versioned(StateTtl(ms(5))), "versions have a time to live"),
         (OF_CUSTOMER, {"is_deletion": bool}, JoinMode.versioned(), "deletions are found by a callable"),
+        (OF_CUSTOMER, {}, JoinMode.window(TUMBLING, running=True), "the join is running"),
         (OF_CUSTOMER, {}, JoinMode.window(WindowStrategy.session(ms(5))), "not tumbling or sliding windows"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_allowed_lateness(ms(1))), "allowed lateness"),
         (OF_CUSTOMER, {}, JoinMode.window(TUMBLING.with_early_firing(timedelta(hours=1))), "early firing"),

@@ -12,7 +12,7 @@ from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinMode, JoinType, PairTimes, TimedJoinFunction, join
-from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window import CountTrigger, WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.testing import EndOfInput
@@ -113,6 +113,23 @@ class TestRefused:
         with pytest.raises(ConfigurationError) as refused:
             any_join(pair, JoinMode.interval(lower, upper))
         assert said in str(refused.value)
+
+    @pytest.mark.parametrize(
+        "strategy",
+        [
+            WindowStrategy.session(SECOND),
+            WindowStrategy.global_(),
+            WindowStrategy.count(3),
+            WindowStrategy.tumbling(SECOND).with_allowed_lateness(SECOND),
+            WindowStrategy.tumbling(SECOND).with_early_firing(SECOND),
+            WindowStrategy.tumbling(SECOND).with_trigger(CountTrigger(3)),
+        ],
+    )
+    def test_running_join_requires_windows_that_fire_once(self, strategy: WindowStrategy) -> None:
+        with pytest.raises(
+            ConfigurationError, match="A running join requires tumbling or sliding windows without allow"
+        ):
+            JoinMode.window(strategy, running=True)
 
     def test_interval_that_ends_with_a_field_is_in_event_time(self) -> None:
         with pytest.raises(ConfigurationError, match="An interval that ends with a field of the left records is in ev"):
