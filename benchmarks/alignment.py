@@ -76,16 +76,12 @@ class Readings(SplitSource[Reading, Stretch]):
         self.steps = dict(steps)
         self.count = count
         self.keys = keys
-        self._limit = limit
+        self.limit_per_batch = limit
         self._bounded = bounded
 
     @property
     def bounded(self) -> bool:
         return self._bounded
-
-    @property
-    def limit_per_batch(self) -> int:
-        return self._limit
 
     def discover(self) -> list[Stretch]:
         return [Stretch(name, step, self.count) for name, step in self.steps.items()]

@@ -53,10 +53,10 @@ class Spans(SplitSource[Item, Span]):
     ) -> None:
         self.ends = dict(ends)
         self._bounded = bounded
-        self._limit = limit
+        self.limit_per_batch = limit
         self._assigner = assigner
         self._run = run
-        self._interval = discovery_interval
+        self.discovery_interval = discovery_interval
 
     @property
     def bounded(self) -> bool:
@@ -67,16 +67,8 @@ class Spans(SplitSource[Item, Span]):
         return DataclassSerializer(Span)
 
     @property
-    def limit_per_batch(self) -> int | None:
-        return self._limit
-
-    @property
     def assigner(self) -> SplitAssigner[Span]:
         return self._assigner or HashSplitAssigner()
-
-    @property
-    def discovery_interval(self) -> timedelta | None:
-        return self._interval
 
     def discover(self) -> list[Span]:
         return [Span(name, 0, end) for name, end in self.ends.items()]

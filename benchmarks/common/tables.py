@@ -33,11 +33,7 @@ class GeneratedTables(DealtOut[T], Generic[T]):
         self.make = make
         self.kind = kind
         self.count = count
-        self.per_batch = per_batch
-
-    @property
-    def limit_per_batch(self) -> int | None:
-        return self.per_batch
+        self.limit_per_batch = per_batch
 
     def advance(self, split: Part, limit: int | None) -> Portion[Part] | None:
         stop = min(split.first + self.parallelism * (limit or self.count), self.count + split.subtask)

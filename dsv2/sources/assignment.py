@@ -316,7 +316,17 @@ class AssigningSource(
     """A source whose enumerator is an ``AssigningEnumerator``.
 
     It requires ``bounded``, ``split_serializer``, ``create_discovery`` and ``create_reader``.
+
+    Attributes:
+        discovery_interval: The interval at which an unbounded source looks for new splits. None (default): only when
+            the job starts.
+        limit_per_batch: See ``SplitEnumerator.limit_per_batch``. None (default): no limit.
+        least_per_batch: See ``SplitEnumerator.least_per_batch``.
     """
+
+    discovery_interval: timedelta | None = None
+    limit_per_batch: int | None = None
+    least_per_batch: int = LEAST_PER_BATCH
 
     @abstractmethod
     def create_discovery(
@@ -328,21 +338,6 @@ class AssigningSource(
     def assigner(self) -> SplitAssigner[SplitT]:
         """The assigner of splits to readers."""
         return HashSplitAssigner()
-
-    @property
-    def discovery_interval(self) -> timedelta | None:
-        """The interval at which an unbounded source looks for new splits. None: only when the job starts."""
-        return None
-
-    @property
-    def limit_per_batch(self) -> int | None:
-        """See ``SplitEnumerator.limit_per_batch``."""
-        return None
-
-    @property
-    def least_per_batch(self) -> int:
-        """See ``SplitEnumerator.least_per_batch``."""
-        return LEAST_PER_BATCH
 
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /

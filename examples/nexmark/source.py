@@ -62,15 +62,11 @@ class EventSource(SplitSource[EventT, Rounds], Generic[EventT]):
         self._rounds = events // PER_ROUND
         self.events_per_second = events_per_second
         self._splits = splits
-        self._limit = None if events_per_batch is None else max(splits, events_per_batch // PER_ROUND)
+        self.limit_per_batch = None if events_per_batch is None else max(splits, events_per_batch // PER_ROUND)
 
     @abstractmethod
     def generate(self, rounds: Numbers, /) -> pa.Table:
         """Generate the events of some rounds."""
-
-    @property
-    def limit_per_batch(self) -> int | None:
-        return self._limit
 
     def discover(self) -> list[Rounds]:
         counts = [len(range(number, self._rounds, self._splits)) for number in range(self._splits)]

@@ -45,8 +45,6 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
     """
 
     split_serializer = DataclassSerializer(MicroBatches)
-    discovery_interval: timedelta | None = None
-    limit_per_batch: int = 100
     least_per_batch = 1
 
     def __init__(

@@ -44,8 +44,6 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
 
     split_serializer = DataclassSerializer(FileSplit)
     assigner = RoundRobinSplitAssigner()
-    discovery_interval: timedelta | None = None
-    limit_per_batch: int = _BYTES_PER_BATCH
 
     def __init__(
         self,
@@ -94,6 +92,7 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
         self._by_files = files_per_batch is not None
         self.discovery_interval = discovery_interval
         self.limit_per_batch = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
+        self.least_per_batch = 1 if self._by_files else _LEAST_BYTES
 
     @property
     def dsv2_why_rows(self) -> str | None:
@@ -102,10 +101,6 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
     @property
     def bounded(self) -> bool:
         return self.discovery_interval is None
-
-    @property
-    def least_per_batch(self) -> int:
-        return 1 if self._by_files else _LEAST_BYTES
 
     def create_discovery(
         self, ctx: SplitEnumeratorContext[FileSplit], restored: AssignmentState[FileSplit] | None, /

@@ -49,8 +49,6 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
 
     record_types = (KafkaMessage,)
     split_serializer = DataclassSerializer(KafkaSplit)
-    discovery_interval: timedelta | None = None
-    limit_per_batch: int | None = None
 
     def __init__(
         self,

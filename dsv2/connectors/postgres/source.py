@@ -69,7 +69,6 @@ class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_
     record_types = (RowChange, UndecodedValue)
     split_serializer = DataclassSerializer(PostgresSplit)
     assigner = RoundRobinSplitAssigner()
-    limit_per_batch: int | None = None
     dsv2_refuses_samples = "It would create the replication slot, from which the job starts. Query the table instead."
 
     def __init__(
