@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -12,7 +12,7 @@ from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.change import Change
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import MapStateDeclaration, StateDeclaration
-from dsv2.tables.versions import Versions, added, counted, present, repeated
+from dsv2.tables.versions import Versions, added, repeated, weight_of
 
 _PAIRS = (JoinType.INNER, JoinType.LEFT, JoinType.RIGHT, JoinType.FULL)
 _ALONE = (
@@ -94,39 +94,43 @@ class TableJoin(
         self._process(1, records, output, ctx)
 
     def _process(self, side: int, changes: Sequence[Change[Any]], output: Any, ctx: Any) -> None:
-        net = counted([], changes)
+        net: dict[Any, Versions] = {}
+        for change in changes:
+            key = self.identify[side](change.record)
+            net[key] = added(net.get(key, ()), change.record, weight_of(change))
         has_key, _ = ctx.state_manager.current_key
         for row, weight in self._changes(side, net, ctx) if has_key else self._without_partner(side, net):
             for change in repeated(row, weight):
                 output.collect(change)
 
-    def _without_partner(self, side: int, net: Versions) -> Iterator[tuple[OUT, int]]:
+    def _without_partner(self, side: int, net: Mapping[Any, Versions]) -> Iterator[tuple[OUT, int]]:
         """The changes by rows whose key is None."""
         if self.join_type in _ALONE[side]:
-            for row, weight in net:
-                yield self._alone(side, row), weight
+            for changed in net.values():
+                for row, weight in changed:
+                    yield self._alone(side, row), weight
 
-    def _changes(self, side: int, net: Versions, ctx: Any) -> Iterator[tuple[OUT, int]]:
+    def _changes(self, side: int, net: Mapping[Any, Versions], ctx: Any) -> Iterator[tuple[OUT, int]]:
         own, other = (ctx.state_manager.get_state(self._rows[place]) for place in (side, 1 - side))
         partners = [version for versions in other.values() for version in versions]
-        depends = self._depends(1 - side)
-        had_rows = depends and _has_rows(own)
-        has_partner = bool(present(partners))
-        for row, weight in net:
-            key = self.identify[side](row)
-            versions = added(own.get(key, ()), row, weight)
+        had_rows = not own.is_empty()
+        is_alone = self._depends(side) and self._is_alone(bool(partners))
+        for key, changed in net.items():
+            versions = own.get(key, ())
+            for row, weight in changed:
+                versions = added(versions, row, weight)
+                if self.join_type in _PAIRS:
+                    for partner, count in partners:
+                        pair = (row, partner) if side == 0 else (partner, row)
+                        yield self.function(*pair), weight * count
+                if is_alone:
+                    yield self._alone(side, row), weight
             if versions:
                 own.put(key, versions)
             else:
                 own.remove(key)
-            if self.join_type in _PAIRS:
-                for partner, count in partners:
-                    pair = (row, partner) if side == 0 else (partner, row)
-                    yield self.function(*pair), weight * count
-            if self._depends(side) and self._is_alone(side, has_partner):
-                yield self._alone(side, row), weight
-        if depends and had_rows != (has_rows := _has_rows(own)):
-            sign = 1 if self._is_alone(1 - side, has_rows) else -1
+        if self._depends(1 - side) and had_rows != (has_rows := not own.is_empty()):
+            sign = 1 if self._is_alone(has_rows) else -1
             for partner, count in partners:
                 yield self._alone(1 - side, partner), sign * count
 
@@ -134,12 +138,8 @@ class TableJoin(
         """Return whether the result has rows of a side alone, depending on whether the other side has any."""
         return self.join_type in _ALONE[side] or (self.join_type is JoinType.SEMI and side == 0)
 
-    def _is_alone(self, side: int, has_partner: bool) -> bool:
+    def _is_alone(self, has_partner: bool) -> bool:
         return has_partner == (self.join_type is JoinType.SEMI)
 
     def _alone(self, side: int, row: Any) -> OUT:
         return self.function(row, None) if side == 0 else self.function(None, row)
-
-
-def _has_rows(state: Any) -> bool:
-    return any(present(versions) for versions in state.values())

@@ -149,7 +149,7 @@ def sql(query: str, orders: Sequence[Order], customers: Sequence[Customer] = ())
     return db.execute(f"WITH {TABLES} {query}").fetchall()
 
 
-@examples(25)
+@examples(15)
 @given(ORDERS, CUSTOMERS, st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]), BATCHES, PARALLELISMS)
 def test_joins(orders: list[Order], customers: list[Customer], join_type: Any, batch: int, parallelism: int) -> None:
     def bought(order: Order | None, customer: Customer | None) -> Bought:
@@ -179,7 +179,7 @@ def test_joins(orders: list[Order], customers: list[Customer], join_type: Any, b
     assert sorted(found, key=repr) == sorted((Bought(*row) for row in expected), key=repr)
 
 
-@examples(25)
+@examples(15)
 @given(ORDERS, CUSTOMERS, BATCHES, PARALLELISMS, HELD_BACK)
 def test_aggregates_of_a_join(
     orders: list[Order], customers: list[Customer], batch: int, parallelism: int, held_back: dict[str, Any] | None
@@ -213,7 +213,7 @@ def test_aggregates_of_a_join(
     assert sorted(map(rounded, found)) == sorted(Total(*row) for row in expected)
 
 
-@examples(25)
+@examples(15)
 @given(ORDERS, BATCHES, PARALLELISMS)
 def test_groups_with_null(orders: list[Order], batch: int, parallelism: int) -> None:
     """Rows without a customer are a group, in a table with this primary key."""
@@ -228,7 +228,7 @@ def test_groups_with_null(orders: list[Order], batch: int, parallelism: int) -> 
     assert sorted(map(rounded, found), key=repr) == sorted((Total(*row) for row in expected), key=repr)
 
 
-@examples(25)
+@examples(15)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(0, 2)), max_size=12), st.data())
 def test_changes_in_any_order(rows: list[tuple[str, int | None]], data: st.DataObject) -> None:
     """Deletions that overtake their insertions, and rows that the table has several times."""
@@ -248,7 +248,7 @@ def test_changes_in_any_order(rows: list[tuple[str, int | None]], data: st.DataO
     assert +net == +left
 
 
-@examples(25)
+@examples(15)
 @given(ORDERS.filter(bool), BATCHES, st.randoms(use_true_random=False))
 def test_exact_sums_of_floats(orders: list[Order], batch: int, random: Random) -> None:
     """Sums after deletions are those of the rows that remain, and not those with rounding errors of rows that left."""

@@ -354,3 +354,13 @@ def test_changed_join_type_is_refused(tmp_path: Path) -> None:
     run_totals(tmp_path, 1, joined("inner"))
     with pytest.raises(IncompatibleCheckpointError, match="left rows of the inner join"):
         run_totals(tmp_path, 1, joined("left"))
+
+
+@pytest.mark.parametrize("time_type", ["processing", "event"])
+def test_held_rows_move_to_other_subtasks(tmp_path: Path, time_type: Any) -> None:
+    def held(table: Table[Any, Any]) -> Any:
+        return table.suppress(timedelta(days=1), time_type=time_type, max_rows=1)
+
+    first = run_totals(tmp_path, 1, held)
+    assert first == [added(Order(2, "ada", 4))], "there was no room for it"
+    assert run_totals(tmp_path, 3, held) == [added(OTHER)]
