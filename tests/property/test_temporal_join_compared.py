@@ -13,6 +13,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.state import StateTtl
 from dsv2.testing import EndOfInput, IdleStatus
+from dsv2.watermark import LongWatermark
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
@@ -46,7 +47,7 @@ class History:
     """Legal histories: nothing after an end, no event time after the flag, and no late probe row."""
 
     def __init__(self) -> None:
-        self._newest = 0
+        self.newest = 0
         self._done: dict[int, set[str]] = {channel: set() for channel in range(CHANNELS)}
         self._number = 0
 
@@ -57,10 +58,10 @@ class History:
         self._number += 1
         if what == "row" or what == "deletion":
             sign = 1 if what == "row" or channel < 2 else -1
-            return Event(channel, Row(key, sign * self._number, self._newest + 1 + number), restart)
+            return Event(channel, Row(key, sign * self._number, self.newest + 1 + number), restart)
         if what == "event time":
-            self._newest += number
-            return Event(channel, event_time(self._newest), restart)
+            self.newest += number
+            return Event(channel, event_time(self.newest), restart)
         if what == "wait":
             return Event(channel, Wait(number + 1), restart)
         if what == "idle":
@@ -96,6 +97,36 @@ def test_several_rows_of_a_key_match_the_slow_one(
         assert driver.counter("probe_records_waiting") == slow.waiting
     driver.harness.restart()
     assert set(driver.harness.keys) == slow.keys, "nothing else is left"
+
+
+@pytest.mark.parametrize("condition", ["event time", "idle"])
+@given(steps=STEPS)
+def test_event_time_or_idleness_complete_the_snapshot(condition: str, steps: list[Any]) -> None:
+    """Both channels of the build side send the same signals."""
+    any_join: Any = join
+    mode = JoinMode.temporal(complete_at=5) if condition == "event time" else JoinMode.temporal(complete_when_idle=True)
+    driver = JoinDriver(any_join(pair, mode, is_deletion=lambda row: row.number < 0))
+    slow, history, is_idle = SlowTemporalJoin("inner", channels=1), History(), False
+    told = [
+        history.event(what, min(channel, 2), key, number, restart) for (what, key, number), channel, restart in steps
+    ]
+    for event in (event for event in told if event is not None):
+        element = event.element
+        if is_idle and event.side == 1 and isinstance(element, LongWatermark):
+            continue  # the event time of an idle channel does not count
+        results = driver.take(event)
+        expected: list[Joined] = []
+        if isinstance(element, Row):
+            expected = slow.take(event.side, element)
+        elif event.side == 1:
+            results += driver.take(event._replace(channel=3, restart=False))
+            is_idle = element.idle if isinstance(element, IdleStatus) else is_idle
+            by_time = condition == "event time" and isinstance(element, LongWatermark) and element.value >= 5
+            if element in (BY_CLOCK, EndOfInput()) or by_time or (condition == "idle" and is_idle):
+                expected = slow.end_snapshot(2)
+        assert by_key([(joined, timestamp) for joined, timestamp, _ in results]) == by_key(expected)
+        assert all(timestamp > forwarded for _, timestamp, forwarded in results), "none is late downstream"
+        assert driver.counter("probe_records_waiting") == slow.waiting
 
 
 def by_key(results: list[Joined]) -> dict[str, list[Joined]]:

@@ -149,6 +149,7 @@ class JoinProcessFunction(WrappingFunction):
 
     def __init__(self, function: JoinFunction[Any, Any, Any]) -> None:
         self._function = function
+        self._callback = "process_timed_record" if isinstance(function, TimedJoinFunction) else "process_record"
 
     def _on_late(self) -> Collection[object]:
         """The callables for late records; None for those that are not given."""

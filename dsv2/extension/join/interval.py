@@ -218,7 +218,7 @@ class IntervalJoin(
             try:
                 self._join_partners(number, record, timestamp, partners)
             except BaseException as error:
-                raise FailedCallbackError("process_record") from error
+                raise FailedCallbackError(self._callback) from error
             if self._sides[1 - number].removes_matched:
                 other.remove_matched(key, partners)
             if side.removes_matched:
@@ -236,7 +236,7 @@ class IntervalJoin(
             else:
                 self._join(record, None, PairTimes(time, None), stamp)
         except BaseException as error:
-            raise FailedCallbackError("process_record") from error
+            raise FailedCallbackError(self._callback) from error
 
     def _join(self, left: Any, right: Any, times: PairTimes, stamp: int) -> None:
         """Call the join function. ``stamp`` is the timestamp of the results."""

@@ -131,6 +131,6 @@ class VersionedJoin(
             try:
                 join_timed(self._function, record, row, times, output, ctx)
             except BaseException as error:
-                failed = FailedCallbackError("process_record")
+                failed = FailedCallbackError(self._callback)
                 failed.__cause__ = error
                 raise FailedRecordError(record) from failed

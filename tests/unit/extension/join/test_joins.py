@@ -198,6 +198,24 @@ def test_function_receives_both_timestamps(mode: JoinMode, join_type: str, expec
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
+class FailingTimes(TimedJoinFunction[Row, Row, int]):
+    """Fails for every pair."""
+
+    def process_timed_record(
+        self, left: Row, right: Row, times: PairTimes, output: Collector[int], ctx: RuntimeContext
+    ) -> None:
+        raise ValueError("on purpose")
+
+
+@pytest.mark.parametrize("mode", [JoinMode.interval(ms(-5), ms(5)), JoinMode.versioned()])
+def test_failed_function_with_timestamps_is_named(mode: JoinMode) -> None:
+    driver = JoinDriver(any_join(FailingTimes(), mode))
+    events = [Event(0, Row("a", 0, 3)), Event(2, Row("a", 1, 3)), *(Event(n, event_time(9)) for n in range(CHANNELS))]
+    with pytest.raises(UserFunctionError) as failed:
+        list(map(driver.take, events))
+    assert (failed.value.callback, failed.value.cause_type) == ("process_timed_record", "ValueError")
+
+
 @pytest.mark.parametrize("mode", [JoinMode.unbounded(), JoinMode.temporal(), JoinMode.window(WindowStrategy.global_())])
 def test_modes_without_timestamps_refuse_functions_that_need_them(mode: JoinMode) -> None:
     with pytest.raises(
