@@ -15,6 +15,7 @@ from dsv2.arrow.column_join import ColumnJoin, Declared, in_order
 from dsv2.arrow.records import table_of, taken_times
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import matches
+from dsv2.arrow.temporal_join import TemporalColumns
 from dsv2.arrow.versioned_join import VersionedColumns
 from dsv2.arrow.waiting_joins import IntervalColumns, WindowJoinColumns
 from dsv2.errors import InternalError, SchemaError
@@ -40,10 +41,10 @@ def column_join(
         kinds: The classes of the records of both sides.
         names: The fields that are their keys.
     """
-    if isinstance(declared.mode, TemporalMode):
-        return "it is a temporal join"
     if declared.options.is_deletion is not None:
         return "deletions are found by a callable"
+    if declared.options.row_key is not None:
+        return "a key has several rows"
     if any(option is not None for option in declared.options):
         return "late records are passed to a callable"
     if (reason := _misfit(declared.result, sources, kinds, names)) is not None:
@@ -68,6 +69,8 @@ def column_join(
             if isinstance(strategy, CumulatingWindowStrategy):
                 return "the windows cumulate"
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
+        case TemporalMode():
+            return TemporalColumns(join, declared.mode) if declared.mode.ttl is None else "rows have a time to live"
         case VersionedMode(ttl=ttl):
             return VersionedColumns(join) if ttl is None else "versions have a time to live"
     raise InternalError(f"{declared.mode!r} is unknown.")

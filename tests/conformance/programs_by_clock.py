@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
@@ -160,6 +161,28 @@ class TemporalJoinOf(Program):
         assert run.progress("join").counters == {"probe_records_waiting": 0}
 
 
+class PricedSale(NamedTuple):
+    """A sale with a price."""
+
+    article: int
+    number: int
+    cents: int | None
+
+
+class TemporalJoinOnColumns(Program):
+    """Sales with the latest price of their article, or without one, as columns."""
+
+    def build(self, p: Pipeline) -> None:
+        sales = p.source(SALES).process(per_event(number_of)).key_by(attrgetter("article"))
+        prices = p.source([*SNAPSHOT, *CHANGES], parallelism=1).key_by(attrgetter("article"))
+        declared = join(PricedSale, JoinMode.temporal(), JoinType.LEFT, left_records=Sale, right_records=Price)
+        p.collect(sales.connect_and_process(prices, declared).process(Stamped()))
+
+    def check(self, run: Run) -> None:
+        latest = {price.article: price.cents for price in [*SNAPSHOT, *CHANGES]}
+        run.expect_all(*((PricedSale(*sale, latest.get(sale.article)), sale.number) for sale in SALES))
+
+
 @dataclass(frozen=True)
 class TemporalJoinOfSeveralRows(Program):
     """A sale is joined with all prices of its article, whose tens are their keys."""
@@ -199,4 +222,5 @@ PROGRAMS: tuple[Program, ...] = (
     ByTheClock(),
     *(TemporalJoinOf(join_type, marked) for join_type in TYPES for marked in (False, True)),
     *(TemporalJoinOfSeveralRows(join_type) for join_type in TYPES),
+    TemporalJoinOnColumns(),
 )

@@ -17,7 +17,7 @@ from dsv2.watermark import LongWatermark
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
-from tests.property.joining import CHANNELS, Event, JoinDriver, Wait, event_time, pair
+from tests.property.joining import CHANNELS, Event, JoinDriver, Wait, event_time, joined_columns, pair
 from tests.strategies import long_lists
 
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
@@ -139,16 +139,22 @@ def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
     return kept
 
 
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
 @given(steps=STEPS, ends=st.permutations(range(CHANNELS)))
 def test_it_matches_the_slow_one(
-    join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]
+    join_type: Literal[JoinType.INNER, JoinType.LEFT], columns: bool, steps: list[Any], ends: list[int]
 ) -> None:
     any_join: Any = join
+    mode = JoinMode.temporal(snapshot_timeout=ms(1000))
     driver = JoinDriver(
-        any_join(pair, JoinMode.temporal(snapshot_timeout=ms(1000)), join_type, is_deletion=lambda row: row.number < 0)
+        joined_columns(mode, join_type)
+        if columns
+        else any_join(pair, mode, join_type, is_deletion=lambda row: row.number < 0)
     )
     slow, history = SlowTemporalJoin(join_type.value, channels=2), History()
+    if columns:  # without deletions
+        steps = [step for step in steps if step[0][0] != "deletion"]
     told = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
     told += [history.event("end", channel, "", 0, False) for channel in ends]
     for event in (event for event in told if event is not None):

@@ -8,31 +8,22 @@ that the buffered records are not late downstream.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Hashable, Iterable
-from datetime import timedelta
 from typing import Any, Generic, TypeAlias
 
 from dsv2.base.type_variables import IN1, IN2, OUT
-from dsv2.errors import ContractError
-from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, deletes, written_by_user
-from dsv2.extension.join.modes import OnSnapshotTimeout, TemporalMode
+from dsv2.extension.join.modes import TemporalMode
 from dsv2.extension.join.result_timestamps import Stamping
+from dsv2.extension.join.snapshot import PROBES_WAITING, SIGNALS, completes, holds_time_back, time_out
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
 from dsv2.state import MapStateDeclaration, StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
-from dsv2.watermark.event_time import LONG_MAX
 
 _Entry: TypeAlias = dict[Any, Any]
-
-_PROBES_WAITING = "probe_records_waiting"
-_TIMEOUTS = "snapshot_timeouts"
-
-_logger = logging.getLogger(__name__)
 
 
 class TemporalJoin(
@@ -82,14 +73,10 @@ class TemporalJoin(
         return () if self._rows is None else (self._rows,)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        # Declared so that on_watermark receives them, even if a source emits idleness without declaring it.
-        return (
-            EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION,
-            EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION,
-        )
+        return SIGNALS
 
     def open(self, ctx: NonPartitionedContext[OUT]) -> None:
-        ctx.metric_group.counter(_PROBES_WAITING)  # so that 0 is shown
+        ctx.metric_group.counter(PROBES_WAITING)  # so that 0 is shown
 
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
@@ -122,18 +109,9 @@ class TemporalJoin(
     def on_watermark_from_second_input(
         self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
     ) -> WatermarkHandlingResult:
-        is_time = EventTimeExtension.is_event_time_watermark(watermark)
-        is_idleness = EventTimeExtension.is_idle_status_watermark(watermark)
-        if is_time:
-            complete_at = self._mode.complete_at
-            completes = watermark.value >= (LONG_MAX if complete_at is None else complete_at)
-        elif is_idleness:
-            completes = watermark.value and self._mode.complete_when_idle
-        else:
-            completes = EventTimeExtension.is_use_processing_time_watermark(watermark)
-        if completes:
+        if completes(watermark, self._mode):
             self._end_snapshot(ctx)
-        holds = (is_time or is_idleness) and not self._is_over
+        holds = holds_time_back(watermark) and not self._is_over
         return WatermarkHandlingResult.POLL if holds else WatermarkHandlingResult.PEEK
 
     def end_second_input(self, ctx: NonPartitionedContext[OUT]) -> None:
@@ -144,26 +122,11 @@ class TemporalJoin(
         now = timers.current_time()
         if now < timestamp:
             return  # it fires because all input has ended, which also completes the snapshot
-        if self._mode.on_timeout is OnSnapshotTimeout.FAIL:
-            raise ContractError(self._timeout_message(ctx))
-        ctx.metric_group.counter(_TIMEOUTS).inc()
-        if self._warned_at != now:
-            self._warned_at = now
-            _logger.warning("%s: %s", ctx.task_info.task_name, self._timeout_message(ctx))
+        time_out(self._mode, 1, self._warned_at != now, ctx)
+        self._warned_at = now
         state: Any = ctx.state_manager
         state.entry()[WAITING][2] = now + self._mode.timeout
         timers.register_timer(now + self._mode.timeout)
-
-    def _timeout_message(self, ctx: RuntimeContext) -> str:
-        return (
-            f"{ctx.metric_group.counter(_PROBES_WAITING).count} probe records in subtask "
-            f"{ctx.task_info.index_of_this_subtask} wait for the snapshot of the build side, some for "
-            f"{timedelta(milliseconds=self._mode.timeout)} or longer, but the build side has not signaled the end of "
-            f"the snapshot. To signal it, every subtask of its source (or of a function after it) must emit the "
-            f"watermark EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end. Idle "
-            f"subtasks must emit it as well. Or pass complete_at or complete_when_idle to JoinMode.temporal. If the "
-            f"snapshot takes longer, increase snapshot_timeout."
-        )
 
     def _wait(self, record: IN1, ctx: PartitionedContext[OUT]) -> None:
         state: Any = ctx.state_manager
@@ -176,7 +139,7 @@ class TemporalJoin(
         records, timestamps, _ = waiting
         records.append(record)
         timestamps.append(ctx.timestamp)
-        ctx.metric_group.counter(_PROBES_WAITING).inc()
+        ctx.metric_group.counter(PROBES_WAITING).inc()
 
     def _end_snapshot(self, ctx: NonPartitionedContext[OUT]) -> None:
         if not self._is_over:
@@ -190,7 +153,7 @@ class TemporalJoin(
         entry: _Entry = state.entry()
         records, timestamps, due = entry.pop(WAITING)
         ctx.processing_time_manager.delete_timer(due)
-        ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
+        ctx.metric_group.counter(PROBES_WAITING).inc(-len(records))
         row, stamping = entry.get(LATEST), Stamping(output, ctx)
         rows = [row] if self._rows is None else ctx.state_manager.get_state(self._rows).values()
         for record, timestamp in zip(records, timestamps, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,6 +36,14 @@ class Probe(NamedTuple):
 class Row(NamedTuple):
     key: str
     value: str | None
+
+
+class Priced(NamedTuple):
+    """A declared result."""
+
+    key: str
+    number: int
+    value: str
 
 
 def pair(probe: Probe, row: Row | None, output: Any, ctx: Any) -> None:
@@ -238,6 +247,33 @@ class TestFoundOut:
         harness.advance_clock(ms(1))
         assert len(caplog.messages) == 2
         harness.second_input.push_use_processing_time()
+        harness.advance_clock(ms(10_000))
+        assert (len(caplog.messages), waiting(harness)) == (2, 0)
+
+    def test_timeout_on_columns(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        mode = JoinMode.temporal(snapshot_timeout=SECOND)
+        harness = TwoInputNonBroadcastHarness[Any, Any, Any](
+            any_join(Priced, mode, left_records=Probe, right_records=Row),
+            first_key=attrgetter("key"),
+            second_key=attrgetter("key"),
+            declarations=[EVENT],
+            clock=ManualClock(5000),
+        )
+        harness.first_input.push(Probe("a", 1), Probe("b", 2))
+        harness.advance_clock(ms(500))
+        harness.restart()
+        harness.first_input.push(Probe("a", 3))
+        harness.advance_clock(ms(500))
+        (message,) = caplog.messages
+        assert "3 probe records in subtask 0 wait for the snapshot of the build side, some for 0:00:01" in message
+        assert harness.progress.counters["snapshot_timeouts"] == 2
+        harness.restart()
+        harness.advance_clock(ms(1_000))
+        assert len(caplog.messages) == 2
+        harness.second_input.push(Row("a", "row"))
+        harness.second_input.push_use_processing_time()
+        assert harness.output.records == [Priced("a", 1, "row"), Priced("a", 3, "row")]
         harness.advance_clock(ms(10_000))
         assert (len(caplog.messages), waiting(harness)) == (2, 0)
 
