@@ -22,7 +22,7 @@ class RecordWindows(Windows):
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the windows of its time, and create those that it defines."""
         time, watermark, entry = self._time(), self._watermark(), self._current_entry()
-        known = entry.get(RECORDS, [])
+        known: list[tuple[int, Any, int]] = entry.get(RECORDS, [])
         starts = [start for start in self._starts(time, known) if self._last(start) + self._lateness > watermark]
         if not starts or starts[0] > time:
             self._callbacks.on_late_record(record, side)
@@ -30,7 +30,8 @@ class RecordWindows(Windows):
         own = (time, record, side)
         for start in starts:
             self._add_to(entry, start, own, known, watermark)
-        entry.setdefault(RECORDS, known).append(own)
+        known.append(own)
+        entry[RECORDS] = known
         self._timers.register_timer(self._needed_until(time))
 
     def on_timer(self, time: int, time_type: TimeType) -> None:
