@@ -1,4 +1,4 @@
-"""Columnar records from the objects that a decoder creates."""
+"""Columnar records from the objects that a decoder creates, and for an encoder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers
 from dsv2.arrow.schema import rows_to_table, schema_of
@@ -41,3 +42,13 @@ def batch_of(objects: Sequence[Any], kind: type, timestamps: Sequence[int | None
     records: ArrowRecords[Any] = ArrowRecords(rows_to_table(objects, kind), kind)
     times = None if timestamps is None else ArrowWholeNumbers(pa.array(np.array(timestamps, np.int64)))
     return RecordBatch(records, times)
+
+
+def finite_columns(records: ArrowRecords[Any]) -> list[list[Any]] | None:
+    """Return the values of each field. None: one is a list, or a float that is not finite."""
+    for column in records.table.columns:
+        if pa.types.is_nested(column.type):
+            return None
+        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py() is False:
+            return None
+    return [column.to_pylist() for column in records.table.columns]

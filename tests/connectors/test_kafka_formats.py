@@ -13,14 +13,18 @@ from dsv2 import (
     DeadLetter,
     ErrorPolicy,
     ExecutionEnvironment,
+    JobError,
     OneInputStreamProcessFunction,
     PartitionedContext,
 )
+from dsv2.arrow import records_of
+from dsv2.arrow.schema import rows_to_table
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
     FormatError,
     JsonDecoder,
+    JsonEncoder,
     ProtobufDecoder,
     ProtobufEncoder,
     SchemaRegistry,
@@ -154,3 +158,24 @@ class Columns(DriverSink[Order]):
 
     def write_batch(self, batches: Sequence[RecordBatch[Order]], batch_id: int) -> None:
         self.found += [batch.is_columnar for batch in batches]
+
+
+def test_columns_are_messages(kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = Topics(kafka_broker.bootstrap_servers)
+    servers, topic, latest = topics.bootstrap_servers, topics.create(), OffsetsInitializer.latest()
+    orders = [Order(number, number * 10 or None) for number in range(2_000)]
+    records = records_of(rows_to_table(orders, Order), Order)
+    sink = KafkaSink(servers, topic, JsonEncoder(Order), retry_timeout=ms(20_000))
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonEncoder, "__call__", lambda self, record: pytest.fail("encodes a row"))
+        batches = [RecordBatch(records[:1_500], [5 + number for number in range(1_500)]), RecordBatch(records[1_500:])]
+        sink.write(SinkBatch(SinkInfo("job", "json", 1), 0, 0, iter(batches)))
+    env, found = local_environment(), CollectSink[Any]()
+    source = KafkaSource(servers, topics=topic, decode=values(JsonDecoder(Order)), stopping_offsets=latest)
+    env.from_source(source).process(Stamped()).to_sink(found)
+    env.execute()
+    assert [order for order, _ in found.results] == orders
+    assert [time for _, time in found.results[:1_500]] == [5 + number for number in range(1_500)]
+    wrong = RecordBatch(records[:1], [0])
+    with pytest.raises(JobError, match=r"Cannot write the record b'\{\"customer\":0.*has the timestamp 0"):
+        sink.write(SinkBatch(SinkInfo("job", "json", 1), 0, 1, iter([wrong])))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Generic, Union, get_args, get_origin
@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from dsv2.base.columnar import Columnar
 from dsv2.base.type_variables import T_co, T_contra
 from dsv2.connectors.formats.encoder import PreparedEncoder, with_fast_path
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
@@ -281,6 +282,24 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     def _header(self, subject: Subject) -> bytes:
         title = str(json.loads(self._schema).get("title", self._record_type.__qualname__))
         return header(subject.id_of(WrittenSchema(_JSON, self._schema), title))
+
+    @cached_property
+    def takes_columns(self) -> bool:
+        """True if ``encode_columns`` encodes columns: those of a record class, without a subject."""
+        kind: Any = self._record_type
+        if self._subject is not None or not is_record_class(kind) or hasattr(kind, "__post_init__"):
+            return False
+        return all(_conditions(field.hint) for field in fields_of(kind))
+
+    def encode_columns(self, records: Columnar[Any], /) -> Sequence[bytes] | None:
+        """Encode columnar records as one by one. None: they must be encoded one by one."""
+        kind: Any = records.kind
+        names = [field.name for field in fields_of(kind)]
+        if not self.takes_columns or kind is not self._record_type:
+            return None
+        columns = import_module("dsv2.arrow.decoded").finite_columns(records)
+        row = msgspec.defstruct("row", names, gc=False)
+        return None if columns is None else list(map(msgspec.json.encode, map(row, *columns)))
 
     def _prepared(self) -> Callable[[T_contra], bytes]:
         return json_encoder(self._record_type, JsonReader("JsonEncoder", self._record_type).read)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, SupportsIndex, TypeAlias
+from typing import Any, Generic, Protocol, SupportsIndex, TypeAlias, runtime_checkable
 
+from dsv2.base.columnar import Columnar
 from dsv2.base.type_variables import T
 
 Headers: TypeAlias = Collection[tuple[str, bytes | None]]
+
+
+@runtime_checkable
+class ColumnsEncoder(Protocol):
+    """An encoder of values that also encodes columnar records. ``JsonEncoder`` is one."""
+
+    @property
+    def takes_columns(self) -> bool:
+        """True if ``encode_columns`` can encode some."""
+
+    def __call__(self, record: Any, /) -> bytes:
+        """Return the value of a record."""
+
+    def encode_columns(self, records: Columnar[Any], /) -> Sequence[bytes] | None:
+        """Return the values of records; None if they must be encoded one by one."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,23 @@ class MessageEncoder(Generic[T]):
             _require(content, (bytes, type(None)), "value of a header")
         if (size := len(value or b"") + len(key or b"")) > max_bytes:
             raise ValueError(f"The message has {size} bytes, but the option message.max.bytes is {max_bytes}.")
+
+    @property
+    def takes_columns(self) -> bool:
+        """True if messages have only a value, which is encoded from columns."""
+        is_plain = isinstance(self.topic, str) and (self.key, self.headers, self.partition) == (None, None, None)
+        return is_plain and isinstance(self.value, ColumnsEncoder) and self.value.takes_columns
+
+    def values(self, records: Sequence[T]) -> Sequence[bytes] | None:
+        """Return the values of columnar records whose messages have only a value; None if each requires ``message``."""
+        if not self.takes_columns or not isinstance(records, Columnar) or not isinstance(self.value, ColumnsEncoder):
+            return None
+        return self.value.encode_columns(records)
+
+    def message_of(self, value: bytes) -> tuple[str, bytes, dict[str, Any]]:
+        """Return the message of one of ``values``, as ``message`` does."""
+        assert isinstance(self.topic, str)
+        return self.topic, value, {}
 
     def message(self, record: T) -> tuple[str, bytes | None, dict[str, Any]]:
         """Return the topic, the value, and the other parts of the message as keyword arguments of the client library.

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import confluent_kafka
@@ -53,9 +53,16 @@ class RecordProducer:
 
     def send(self, batch: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
         """Send the records of ``batch`` without waiting for their delivery. Raises ``JobError``."""
-        for record, timestamp in batch.pairs():
+        values = encoder.values(batch.records)
+        message: Callable[[Any], tuple[str, bytes | None, dict[str, Any]]] = encoder.message
+        pairs: Iterable[tuple[Any, int | None]]
+        if values is None:
+            pairs = batch.pairs()
+        else:
+            message, pairs = encoder.message_of, RecordBatch(values, batch.timestamps).pairs()
+        for record, timestamp in pairs:
             try:
-                topic, value, options = encoder.message(record)
+                topic, value, options = message(record)
                 if timestamp is not None:
                     options["timestamp"] = timestamp or checked_timestamp(timestamp)
                 self._produce(topic, value, options)

@@ -101,7 +101,12 @@ class KafkaSink(ParallelSink[T], Generic[T]):
 
     @property
     def dsv2_why_rows(self) -> str:
-        return "it encodes messages one by one"
+        why = "it encodes messages one by one. Messages are encoded together if they have only a value of JsonEncoder"
+        return "" if self.dsv2_takes_columns else why
+
+    @property
+    def dsv2_takes_columns(self) -> bool:
+        return self._encoder.takes_columns
 
     def describe_target(self) -> str:
         transactions = f", transactions {self._prefix}-*" if self.exactly_once else ""

@@ -89,7 +89,7 @@ def test_files(file_format: FileFormat[Any], kind: type, why: str) -> None:
     [(values(JsonDecoder(Click)), ""), (values(lambda data: Click("", len(data))), "values(JsonDecoder(...))")],
 )
 def test_kafka(decode: KafkaDecoder[Any], why: str) -> None:
-    sink = KafkaSink("none", "clicks", JsonEncoder(Click))
+    sink = KafkaSink[Click]("none", "clicks", JsonEncoder(Click), key=lambda click: click.user.encode())
     reads, writes, found = explained(KafkaSource("none", topics="clicks", decode=decode), Click, sink)
     assert (reads, writes, why in found) == (not why, False, True)
     assert "writes-rows: receives columns and makes rows of them: it encodes messages one by one." in found
