@@ -20,6 +20,7 @@ from dsv2.extension.window import (
     TimeType,
     TriggerContext,
     TriggerResult,
+    WindowAssigner,
     WindowStrategy,
     WindowTrigger,
 )
@@ -306,8 +307,19 @@ class Changing(WindowTrigger[Item]):
         return {"values": [value for state in states if state for value in state["values"]]}
 
 
+class Thirds(WindowAssigner[Item]):
+    """Assigns a record to a window of 3 ms, and to one of 9 ms."""
+
+    def assign_windows(self, record: Item, timestamp: int) -> list[tuple[int, int]]:
+        return [(timestamp - timestamp % size, timestamp - timestamp % size + size) for size in (3, 9)]
+
+
 STRATEGIES = [
     WindowStrategy.tumbling(ms(10)),
+    WindowStrategy.tumbling(ms(10)).with_timestamps("latest"),
+    WindowStrategy.session(ms(6)).with_allowed_lateness(ms(4)).with_timestamps("earliest"),
+    WindowStrategy.of_records(ms(4)),
+    WindowStrategy.assigned_by(Thirds()),
     WindowStrategy.tumbling(ms(10)).with_allowed_lateness(ms(5)),
     WindowStrategy.tumbling(ms(20)).with_early_firing(ms(5), TimeType.EVENT),
     WindowStrategy.sliding(ms(10), ms(5)),

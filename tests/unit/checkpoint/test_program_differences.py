@@ -27,7 +27,14 @@ from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy
+from dsv2.extension.window import (
+    CountEvictor,
+    OneInputWindowStreamProcessFunction,
+    TimeEvictor,
+    TimeType,
+    WindowAssigner,
+    WindowStrategy,
+)
 from dsv2.extension.window.process_functions import reduced, windowed
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -43,6 +50,7 @@ from dsv2.watermark import Quantile, WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.spans import Spans
 from tests.support import reread
+from tests.windows import WindowRecorder
 
 
 class Tweet(NamedTuple):
@@ -606,3 +614,42 @@ def test_only_an_operator_with_state_has_a_state_to_continue() -> None:
         if "removed" in str(difference)
     ]
     assert removed.endswith("was removed, or has another uid")
+
+
+class Days(WindowAssigner[Sale]):
+    def assign_windows(self, record: Sale, timestamp: int) -> list[tuple[int, int]]:
+        return [(0, 10)]
+
+
+class Weeks(Days):
+    """Another assigner."""
+
+
+def in_windows(strategy: WindowStrategy) -> ProgramDescription:
+    env = ExecutionEnvironment.get_instance("local")
+    timing = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    timed = env.from_collection([Sale("a", 1)]).with_uid("in").process(timing).with_uid("timed")
+    timed.key_by(attrgetter("product")).window(strategy).process(WindowRecorder()).with_uid("windows")
+    return describe(env.build_plan("job"))
+
+
+SESSION, RECORDS = WindowStrategy.session(SECOND), WindowStrategy.of_records(SECOND)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [
+        (SESSION, WindowStrategy.session(time_of), False),
+        (SESSION, SESSION.with_allowed_lateness(SECOND), True),
+        (SESSION, SESSION.with_timestamps("latest"), True),
+        (COMBINED.with_timestamps("earliest"), COMBINED.with_timestamps("latest"), True),
+        (COMBINED, COMBINED.with_evictor(CountEvictor(2)), True),
+        (COMBINED.with_evictor(CountEvictor(2)), COMBINED.with_evictor(TimeEvictor(SECOND)), False),
+        (WindowStrategy.assigned_by(Days()), WindowStrategy.assigned_by(Weeks()), False),
+        (RECORDS, WindowStrategy.of_records(2 * SECOND), True),
+    ],
+)
+def test_changed_windows(before: WindowStrategy, now: WindowStrategy, is_refused: bool) -> None:
+    found = differences(in_windows(before), in_windows(now))
+    assert any("windows" in str(difference) or "sessions" in str(difference) for difference in found) is is_refused
+    assert bool(found) is is_refused
