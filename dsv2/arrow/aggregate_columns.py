@@ -25,6 +25,7 @@ from dsv2.aggregates.result_field import Fold
 from dsv2.arrow.casts import array_of
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.folding import Groups, check_how, fold, running
+from dsv2.arrow.segments import first_at_least
 from dsv2.errors import ConfigurationError
 
 PART = TypeVar("PART", bound=Aggregate)
@@ -251,7 +252,7 @@ class CollectColumns(LoopColumns[Collect]):
         if self.part.limit is not None:
             starts = np.searchsorted(owners[order], np.arange(groups.count))
             order = order[np.arange(len(order)) - starts[owners[order]] < self.part.limit]
-        return [_lists(values.take(pa.array(order)), owners[order], groups.count)]
+        return [_lists(values.take(pa.array(order)), np.bincount(owners[order], minlength=groups.count))]
 
 
 class DistinctColumns(AggregateColumns[CountDistinct]):
@@ -276,12 +277,14 @@ class DistinctColumns(AggregateColumns[CountDistinct]):
     @staticmethod
     def _added(current: pa.ListArray, values: pa.Array, groups: Groups) -> tuple[pa.ListArray, Numbers]:
         """The distinct values of each group in their order, and which rows have a new one."""
+        if pa.types.is_int64(values.type):
+            return _added_numbers(current, values, groups)
         known, owners, rows = _all_values(current, values, groups)
         different, place, firsts = _distinct(known, owners)
         is_new = np.zeros(len(values), np.bool_)
         added = firsts - (len(known) - len(rows))
         is_new[rows[added[added >= 0]]] = True
-        return _lists(different, place, groups.count), is_new
+        return _lists(different, np.bincount(place, minlength=groups.count)), is_new
 
 
 class SketchColumns(LoopColumns[ApproxCountDistinct]):
@@ -345,7 +348,7 @@ def ones(column: pa.Array) -> pa.Array:
 
 def only(values: pa.Array, chosen: Numbers) -> pa.Array:
     """Return the values where ``chosen`` is true, and null elsewhere."""
-    return values.take(pa.array(np.arange(len(values)), mask=~chosen))
+    return pc.if_else(pa.array(chosen), values, pa.scalar(None, values.type))
 
 
 def _as_numbers(column: pa.BooleanArray) -> Numbers:
@@ -386,8 +389,27 @@ def _distinct(values: pa.Array, owners: Numbers) -> tuple[pa.Array, Numbers, Num
     return coded.dictionary.take(order).take(pa.array(pairs % count)), pairs // count, firsts
 
 
-def _lists(values: pa.Array, owners: Numbers, count: int) -> pa.ListArray:
-    """The values of each owner as a list, null if it has none. They are ordered by owner."""
-    sizes = np.bincount(owners, minlength=count)
+def _added_numbers(current: pa.ListArray, values: pa.Array, groups: Groups) -> tuple[pa.ListArray, Numbers]:
+    """``DistinctColumns._added`` of whole numbers: those known are searched, not sorted again."""
+    rows = np.flatnonzero(_as_numbers(values.is_valid()))
+    numbers, owners = values.fill_null(0).to_numpy()[rows], groups.places[rows]
+    order = np.lexsort((numbers, owners))
+    rows, numbers, owners = rows[order], numbers[order], owners[order]
+    differs = np.ones(len(rows), np.bool_)
+    differs[1:] = (numbers[1:] != numbers[:-1]) | (owners[1:] != owners[:-1])
+    rows, numbers, owners = rows[differs], numbers[differs], owners[differs]
+    known, sizes = current.flatten().to_numpy(), _lengths(current).to_numpy()
+    ends = np.cumsum(sizes)
+    places = first_at_least(known, (ends - sizes)[owners], ends[owners], numbers)
+    added = places == ends[owners]
+    added[~added] = known[places[~added]] != numbers[~added]
+    is_new = np.zeros(len(values), np.bool_)
+    is_new[rows[added]] = True
+    together = np.insert(known, places[added], numbers[added])
+    return _lists(pa.array(together), sizes + np.bincount(owners[added], minlength=groups.count)), is_new
+
+
+def _lists(values: pa.Array, sizes: Numbers) -> pa.ListArray:
+    """Lists with these sizes, null if they have no values."""
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(sizes == 0))

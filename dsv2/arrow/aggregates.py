@@ -19,7 +19,7 @@ from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.columns import empty_value
 from dsv2.arrow.keyed.folding import Groups
 from dsv2.arrow.keyed.panes import ArrowPanes
-from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
+from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of, taken_times
 from dsv2.arrow.schema import schema_of
 from dsv2.arrow.windows import late_records, rows_by_window
 from dsv2.base.type_variables import IN, OUT
@@ -186,6 +186,29 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
 
         ctx.keyed_state(self._state).dsv2_fold(self._keys_of(table), step)
         output.collect_batch(RecordBatch(self._records_of(found), batch.timestamps))
+
+
+class MiniBatchColumns(RunningColumns[IN, OUT]):
+    """Emits the result of a key with the last of its records that arrive together."""
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        table = table_of(batch.records, self.kind, self.fields)
+        keys, inputs, found = self._keys_of(table), self._inputs(table), dict[str, Any]()
+        last = ctx.columns.find(keys).last_rows()
+        for name, part in self.result.parts.items():
+            if isinstance(part, Key):
+                found[name] = table[self.key_names[part.index or 0]].take(last)
+
+        def step(current: Arrays, groups: Groups) -> Arrays:
+            after: list[pa.Array] = []
+            for name, columns in self.columns.items():
+                own = columns.fold(current[self.result.partial.places[name]], inputs[name], groups)
+                found[name] = columns.results(own)
+                after += own
+            return after
+
+        ctx.keyed_state(self._state).dsv2_fold(keys, step)
+        output.collect_batch(RecordBatch(self._records_of(found), taken_times(batch.timestamps, last)))
 
 
 class WindowAggregate(ColumnAggregate[IN, OUT]):

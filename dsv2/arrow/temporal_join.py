@@ -78,11 +78,7 @@ class TemporalColumns(ColumnJoin):
         ctx.processing_timers.register(due.columns[:-1], np.full(len(due), now + self._mode.timeout))
 
     def _replace(self, table: pa.Table, ctx: Any) -> None:
-        keys = self._keys(1, table)
-        places = ctx.columns.find(keys).places
-        last = np.zeros(places.max(initial=-1) + 1, np.int64)
-        last[places] = np.arange(len(places))  # numpy assigns the last one of a repeated place
-        rows = table.take(pa.array(last))
+        rows = table.take(ctx.columns.find(self._keys(1, table)).last_rows())
         self._lists(1, ctx).put(self._keys(1, rows), rows, np.arange(len(rows)))
 
     def _wait(self, table: pa.Table, timestamps: Sequence[int | None] | None, ctx: Any) -> None:

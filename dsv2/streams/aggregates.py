@@ -12,7 +12,7 @@ from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import RunningAggregate
 from dsv2.base.columnar import column_names
-from dsv2.base.type_variables import OUT, T_co
+from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.errors import PlanError, SchemaError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, OperatorKind
@@ -47,6 +47,37 @@ class KeyedAggregates(Stream[T_co], Generic[T_co]):
             PlanError: ``parts`` are not those of the fields of ``result``, or the types of the fields cannot be right.
         """
         return configured(self._builder, _running(self, result, records, parts))
+
+    def mini_batch(self) -> MiniBatch[T_co]:
+        """Aggregate records that arrive together at once: ``keyed.mini_batch().aggregate(...)``.
+
+        (Flink SQL ``table.exec.mini-batch.enabled``.)
+        """
+        return MiniBatch(self)
+
+
+class MiniBatch(Generic[T]):
+    """A keyed stream whose records are aggregated some thousand at a time."""
+
+    def __init__(self, stream: Stream[T]) -> None:
+        self._stream = stream
+
+    def aggregate(self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part) -> ConfiguredStream[OUT]:
+        """Emit the aggregates of a key with the last of its records that arrive together.
+
+        These are some of the results of ``KeyedPartitionStream.aggregate``, whose parameters these are: the last one of
+        each key in a micro-batch, and as many of the others as the sizes of tables require. State is the same.
+
+        Raises:
+            PlanError: As for ``KeyedPartitionStream.aggregate``, or the records cannot be aggregated in columns.
+        """
+        stream = self._stream
+        declared = declare(stream._ref, result, records, parts, windowed=False)
+        chosen = choose_columns(stream._ref, declared, records)
+        if isinstance(chosen, str):
+            raise PlanError(f"aggregate of mini-batches at {caller_location()} runs on columns, but {chosen}.")
+        function = import_module("dsv2.arrow.aggregates").MiniBatchColumns(declared, *chosen)
+        return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, "Aggregate"))
 
 
 class GlobalAggregates(Stream[T_co], Generic[T_co]):

@@ -62,7 +62,8 @@ class DailyReport(NamedTuple):
 
 def daily_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[DailyReport]:
     """Query 15: the bids of each day so far."""
-    return _dated(nexmark).key_by(attrgetter("day")).aggregate(DailyReport, day=Key(), **_BIDS, **_DISTINCT)
+    by_day = _dated(nexmark).key_by(attrgetter("day")).mini_batch()
+    return by_day.aggregate(DailyReport, day=Key(), **_BIDS, **_DISTINCT)
 
 
 class ChannelReport(NamedTuple):
@@ -85,7 +86,7 @@ class ChannelReport(NamedTuple):
 
 def channel_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[ChannelReport]:
     """Query 16: the bids of each channel and day so far, and their last minute."""
-    by_channel = _dated(nexmark).key_by(attrgetter("channel", "day"))
+    by_channel = _dated(nexmark).key_by(attrgetter("channel", "day")).mini_batch()
     last = Max("minute")
     return by_channel.aggregate(ChannelReport, channel=Key(0), day=Key(1), minute=last, **_BIDS, **_DISTINCT)
 
@@ -108,6 +109,7 @@ def auction_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[AuctionReport]:
     return (
         _dated(nexmark)
         .key_by(attrgetter("auction", "day"))
+        .mini_batch()
         .aggregate(
             AuctionReport,
             auction=Key(0),

@@ -56,7 +56,7 @@ class CategoryPrice(NamedTuple):
 def mean_prices_of_categories(nexmark: Nexmark) -> NonKeyedPartitionStream[CategoryPrice]:
     """Query 4: the mean winning price of each category so far."""
     by_category = winning_bids(nexmark).key_by(attrgetter("category"))
-    return by_category.aggregate(CategoryPrice, category=Key(), price=Mean("price"))
+    return by_category.mini_batch().aggregate(CategoryPrice, category=Key(), price=Mean("price"))
 
 
 class SellerPrice(NamedTuple):

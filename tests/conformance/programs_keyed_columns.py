@@ -295,6 +295,11 @@ class DeclaredAggregates(Program):
                 Sums, user=Key(), clicks=Count(), pages=Sum("page"), mean=Mean("page"), last=Max("time")
             )
             p.collect(running.process(Stamped()), f"running on {name}")
+            if name == "columns":
+                updates = keyed.mini_batch().aggregate(
+                    Sums, user=Key(), clicks=Count(), pages=Sum("page"), mean=Mean("page"), last=Max("time")
+                )
+                p.collect(updates.process(Stamped()), "mini-batches")
             of_windows = keyed.window(windows).aggregate(
                 WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page"), mean=Mean("page")
             )
@@ -324,6 +329,11 @@ class DeclaredAggregates(Program):
             run.expect_all(*of_windows, name=f"windows on {name}")
             run.expect_all(*running_details, name=f"running details on {name}")
             run.expect_all(*window_details, name=f"details of windows on {name}")
+            every = set(expected)
+        updates = run.out("mini-batches")
+        assert set(updates) <= every
+        latest = {sums.user: sums for sums, _ in updates}
+        assert latest == {sums.user: sums for sums, _ in sorted(every, key=lambda one: one[0].clicks)}
 
 
 def user_of(click: Click) -> str:

@@ -58,6 +58,7 @@ LISTS = StateDeclarations.list_state("lists", Total)
 
 
 def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
+    assert_type(keyed.mini_batch().aggregate(Total, user=Key(), value=Sum("value")), ConfiguredStream[Total])
     running = keyed.aggregate(Total, user=Key(), value=Sum("value"))
     assert_type(running, ConfiguredStream[Total])
     means = keyed.aggregate(Average, user=Key(), value=Mean("value"))

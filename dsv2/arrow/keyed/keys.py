@@ -28,6 +28,12 @@ class FoundKeys:
     keys: Keys
     places: Numbers
 
+    def last_rows(self) -> pa.Int64Array:
+        """The last row of each key."""
+        last = np.zeros(len(self.keys), np.int64)
+        last[self.places] = np.arange(len(self.places))  # numpy assigns the last one of a repeated place
+        return pa.array(last)
+
 
 class KeyFinder:
     """Finds the keys of batches. The last ones are remembered, because a function uses them several times.

@@ -78,9 +78,7 @@ class ArrowKeyedState(Generic[T]):
                 null.
         """
         found = self._finder.find(keys)
-        last = np.zeros(len(found.keys), np.int64)
-        last[found.places] = np.arange(len(found.places))  # numpy assigns the last one of a repeated place
-        places = pa.array(last)
+        places = found.last_rows()
         values = {name: column.take(places) for name, column in self._columns(columns, len(found.places)).items()}
         self.put_distinct(found.keys, values)
 
