@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import narwhals as nw
+
 from dsv2 import ErrorPolicy
+from dsv2.connectors.files import FilesSource, csv_records
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -13,6 +19,7 @@ from dsv2.connectors.formats import (
     JsonEncoder,
     ProtobufDecoder,
     ProtobufEncoder,
+    json_records,
 )
 from tests import protobuf_messages as pb
 from tests.conformance.functions import NUMBERS
@@ -63,4 +70,34 @@ class BytesAndBack(Program):
         run.expect_all(*map(AvroEncoder(Order, SCHEMA), ORDERS), name="letters")
 
 
-PROGRAMS: tuple[Program, ...] = (BytesAndBack(),)
+@cache
+def folder_with_orders() -> TemporaryDirectory[str]:
+    """A folder with the orders as lines of JSON and as rows of CSV. One line and one row have no number."""
+    folder = TemporaryDirectory()
+    lines = [JsonEncoder(Order)(order).decode() for order in ORDERS]
+    Path(folder.name, "orders.json").write_text("\n".join([*lines[:3], '{"customer": "x"}', *lines[3:]]))
+    rows = [f'{order.customer},"{order.note or ""}"' for order in ORDERS]
+    Path(folder.name, "orders.csv").write_text("\n".join(["customer,note", *rows[:3], "x,", *rows[3:]]))
+    return folder
+
+
+class FilesInColumns(Program):
+    """Files of JSON and CSV are decoded to columns. What does not match becomes a dead letter."""
+
+    def build(self, p: Pipeline) -> None:
+        for kind, file_format in (("json", json_records(Order)), ("csv", csv_records(Order))):
+            source = FilesSource(folder_with_orders().name, file_format, pattern=f"*.{kind}")
+            orders = p.env.from_source(source, kind).with_error_policy(ErrorPolicy().dead_letter(Exception))
+            p.collect(orders.where(nw.col("customer") > 1), kind)
+            p.collect(
+                orders.dead_letters(object).map(lambda letter: letter.position and letter.position.offset),
+                f"{kind} letters",
+            )
+
+    def check(self, run: Run) -> None:
+        for kind, line in (("json", 4), ("csv", 5)):
+            run.expect_all(*(order for order in ORDERS if order.customer > 1), name=kind)
+            run.expect_all(line, name=f"{kind} letters")
+
+
+PROGRAMS: tuple[Program, ...] = (BytesAndBack(), FilesInColumns())
