@@ -37,8 +37,6 @@ def batch_of(objects: Sequence[Any], kind: type, timestamps: Sequence[int | None
     Raises:
         SchemaError, TypeError: Columns would change a value, or a timestamp is None.
     """
-    if not keeps_values(kind):
-        raise SchemaError(f"Records of {kind.__qualname__} are not the same as columns.")
     records: ArrowRecords[Any] = ArrowRecords(rows_to_table(objects, kind), kind)
     times = None if timestamps is None else ArrowWholeNumbers(pa.array(np.array(timestamps, np.int64)))
     return RecordBatch(records, times)

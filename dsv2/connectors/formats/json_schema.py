@@ -222,6 +222,8 @@ class JsonDecoder(Generic[T_co]):
 
         Raises any exception if the records must be rows: of a class whose values columns do not keep, for example.
         """
+        if self.why_rows:
+            raise FormatError(self.why_rows)
         objects = self._reader.objects(self._without_headers(values))
         batch: RecordBatch[T_co] = import_module("dsv2.arrow.decoded").batch_of(objects, self.record_type, timestamps)
         return batch
