@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -246,6 +246,47 @@ def test_changes_in_any_order(rows: list[tuple[str, int | None]], data: st.DataO
         net[change.record] += 1 if change.kind.adds else -1
         assert net[change.record] >= 0
     assert +net == +left
+
+
+@examples(15)
+@given(st.data(), st.sampled_from(["inner", "left", "full", "semi", "anti"]), BATCHES, PARALLELISMS)
+def test_joins_of_rows_that_tables_have_several_times(
+    data: st.DataObject, join_type: Any, batch: int, parallelism: int
+) -> None:
+    """Both tables have equal rows and several rows of a key, and deletions overtake insertions."""
+    pairs = st.lists(st.tuples(st.none() | st.integers(0, 1), st.sampled_from("ab")), max_size=8)
+    kept, changes = [data.draw(pairs) for _ in "lr"], list[list[Change[Any]]]()
+    for rows in kept:
+        gone = data.draw(pairs)
+        changed = [Change(ChangeKind.INSERT, row) for row in rows + gone]
+        changed += [Change(ChangeKind.DELETE, row) for row in gone]
+        data.draw(st.randoms(use_true_random=False)).shuffle(changed)
+        changes.append(changed)
+
+    def build(env: ExecutionEnvironment) -> Any:
+        left, right = (
+            Table.from_changes(env.from_collection(changed).with_uid(uid), itemgetter(0))
+            for uid, changed in zip("lr", changes, strict=True)
+        )
+        joined: Any = left.join(right, lambda *pair: pair, on=itemgetter(0), key=no_key, join_type=join_type)
+        return joined.with_uid("join").changes()
+
+    columns = "l.k, l.v" if join_type in ("semi", "anti") else "l.k, l.v, r.k, r.v"
+    db = duckdb.connect()
+    db.execute("CREATE TABLE l (k int, v text); CREATE TABLE r (k int, v text)")
+    for name, rows in zip("lr", kept, strict=True):
+        for row in rows:
+            db.execute(f"INSERT INTO {name} VALUES (?, ?)", row)
+    # A row whose value is not null is there; None stands for a missing partner.
+    expected = Counter(
+        (row[:2] if row[1] else None, row[2:] if row[2:] and row[3] else None)
+        for row in db.execute(f"SELECT {columns} FROM l {join_type} JOIN r ON l.k = r.k").fetchall()
+    )
+    net = Counter[Any]()
+    for change in run(batch, parallelism, build):
+        net[change.record] += 1 if change.kind.adds else -1
+    assert net - expected == expected - net == Counter()
+    assert min(net.values(), default=0) >= 0
 
 
 @examples(15)
