@@ -52,7 +52,7 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
         greater. It runs on columns: the key selector must be an ``operator.attrgetter``.
 
         Args:
-            by: The field by which records are ordered, or several, of which the first one decides first. None: their
+            by: The field by which records are ordered, or several; the first one decides first. None: their
                 timestamps. Records without a timestamp are in the order of arrival, before all others.
             records: The class of the records, a NamedTuple class or dataclass. None: as the stream declares it.
             descending: Whether the order is descending, so that the last record has the least value. For several
@@ -151,7 +151,7 @@ class KeyedRanking(Stream[T_co], Generic[T_co]):
             n: The number of records.
             result: The class of the results: fields of the records, and those named by ``rank`` and ``change``. None:
                 the records themselves.
-            by: The field by which records are ordered, or several, of which the first one decides first. None: their
+            by: The field by which records are ordered, or several; the first one decides first. None: their
                 timestamps.
             descending: Whether the record with the greatest value is the first one. For several fields one bool, or one
                 for each.

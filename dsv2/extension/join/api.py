@@ -157,7 +157,7 @@ def join(
             joins a left record without a row with None.
         is_deletion: Of a temporal or versioned join: whether a row deletes the row of its key. None (default): no row
             does.
-        row_key: Of a temporal join: the key of a row among the rows of its key, all of which are partners. A row
+        row_key: Of a temporal join: the key of a row among the rows of its key, which are all partners. A row
             replaces the one with the same row key. None (default): a key has one row.
         on_late_left: In event time, called with (record, output, ctx) for late left records. None (default): they are
             dropped and counted in the metric ``late_records_dropped``.
