@@ -47,7 +47,7 @@ class TableJoin(
     A pair is in the result as often as the product of the counts of its rows.
 
     Args:
-        function: Returns the row of a pair, one of which may be None.
+        function: Returns the row of a pair. One of its rows may be None.
         join_type: The type.
         identify: Return the primary key of a left and of a right row.
     """

@@ -94,7 +94,7 @@ class Table(Generic[K, T]):
         """Return the table with the latest record of each key, in the order of arrival.
 
         Args:
-            stream: The records, of which each replaces the one before it with the same key.
+            stream: The records. Each replaces the one before it with the same key.
             key: Returns the primary key of a record, as for ``key_by``.
             is_deletion: Returns whether a record deletes the row of its key. None: no record does.
 

@@ -1,4 +1,4 @@
-"""Rows with counts: the versions of a row, of which at most one remains when all changes have arrived.
+"""Rows with counts: the versions of a row. At most one remains when all changes have arrived.
 
 A change adds 1 to the count of a row, or -1. A deletion that overtakes its insertion leaves -1 for a moment. So the
 counts that remain do not depend on the order of the changes.
@@ -15,7 +15,7 @@ from dsv2.aggregates.result_field import is_nan
 from dsv2.model.change import Change, ChangeKind
 
 Versions: TypeAlias = Sequence[tuple[Any, int]]
-"""Distinct rows and their counts, none of which is 0. The row that was inserted last is the last one."""
+"""Distinct rows and their counts, which are not 0. The row that was inserted last is the last one."""
 
 _NAN = ("NaN",)
 _PLAIN = frozenset({str, int, bytes, bool, type(None)})

@@ -183,7 +183,7 @@ def customer_of(order: Order) -> tuple[str | None]:
 
 
 def expect_table(run: Run, name: str, rows: Sequence[Any], key: Callable[[Any], Any] = lambda row: row[0]) -> None:
-    """Expect that these rows remain after the changes, each of which follows from those before it."""
+    """Expect that these rows remain after the changes. Each change must follow from those before it."""
     found: dict[Any, Any] = {}
     for change in run.out(name):
         if change.kind.adds:
