@@ -297,7 +297,7 @@ class VersionedJoins(Program):
 
 
 def is_third(row: Row) -> bool:
-    """Whether a version is a deletion."""
+    """True if a version is a deletion."""
     return row.number % 3 == 2
 
 

@@ -155,7 +155,7 @@ def test_fields_of_a_selector_are_columns(postgres_server: PostgresServer, only_
 def test_others_are_rows(
     postgres_server: PostgresServer, item: Item, columns: str, after: str, options: dict[str, Any]
 ) -> None:
-    """What columns cannot say, or ``COPY`` cannot do, has the result and the error of rows."""
+    """A case that columns or ``COPY`` do not cover has the result and the error of rows."""
 
     def result(columnar: bool) -> object:
         try:

@@ -123,7 +123,7 @@ def priced(sale: Sale, price: Price | None, output: Any, ctx: Any) -> None:
 
 
 def is_gone(price: Price) -> bool:
-    """Whether the article is no longer sold."""
+    """True if the article is no longer sold."""
     return price.cents is None
 
 

@@ -50,7 +50,7 @@ class Checked:
 def explained(
     source: BaseSource[Any], kind: type, sink: Sink[Any], *, on_tables: bool = True
 ) -> tuple[bool, bool, str]:
-    """Whether the source and the sink move columns, and what is found about them."""
+    """The signs of the source and the sink that they move columns, and the findings about them."""
     env = local_environment()
     stream: Any = env.from_source(source)
     (stream.where(nw.col("cents") > 1, kind) if on_tables else stream.map(lambda record: record)).to_sink(sink)
