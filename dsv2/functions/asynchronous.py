@@ -40,6 +40,13 @@ class AsyncOneInputStreamProcessFunction(AsyncFunction[IN_contra, OUT_co], ABC, 
         undone. It is cancelled at the timeout and when the job fails.
         """
 
+    def on_timeout(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called when a record has exceeded the timeout, after ``process_record`` was cancelled and undone.
+
+        Emit a result for the record, or raise the error that it fails with. Without this method it fails with a
+        ``TimeoutError``. (Flink ``AsyncFunction.timeout``.)
+        """
+
     def dsv2_check_position(self, position: Position) -> None:
         super().dsv2_check_position(position)
         _check_settings(self, AsyncSettings)
@@ -83,6 +90,9 @@ class AsyncBatchProcessFunction(AsyncFunction[IN_contra, OUT_co], ABC, Generic[I
         Emitted records have no timestamps, unless they are emitted with one of ``ctx.timestamps``. If a batch raises an
         error that an error policy skips, each record is processed as a batch of its own.
         """
+
+    def on_timeout(self, records: Sequence[IN_contra], output: Collector[OUT_co], ctx: BatchContext[OUT_co]) -> None:
+        """Called when a batch has exceeded the timeout, as in ``AsyncOneInputStreamProcessFunction``."""
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once when every channel of the input has ended and all records are completed. May emit."""

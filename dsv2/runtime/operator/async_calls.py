@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NoReturn, ParamSpec
 
 from dsv2.errors import ContractError
-from dsv2.functions import AsyncBatchProcessFunction
+from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction
 from dsv2.graph import OperatorKind, handlers_of
 from dsv2.model.async_settings import AsyncBatchSettings
 from dsv2.model.error_policy import ErrorPolicy
@@ -85,9 +85,14 @@ class AsyncCalls(AttemptingCalls):
         in_batches = isinstance(function, AsyncBatchProcessFunction)
         name = "process_records" if in_batches else "process_record"
         ctx = _Batch(self._non_partitioned) if in_batches else self._partitioned
-        fail = self._new_fail(name, keyed=select is not None)
-        callback = RecordCallback(getattr(function, name), self._collectors[0], ctx, fail)
-        runner = CallRunner(callback, self._attempts, settings, self._store, self._undo, self._loop.loop.time)
+
+        def new_callback(name: str) -> RecordCallback:
+            fail = self._new_fail(name, keyed=select is not None)
+            return RecordCallback(getattr(function, name), self._collectors[0], ctx, fail)
+
+        on_timeout = new_callback("on_timeout") if _handles_timeouts(function) else None
+        time = self._loop.loop.time
+        runner = CallRunner(new_callback(name), on_timeout, self._attempts, settings, self._store, self._undo, time)
         if isinstance(settings, AsyncBatchSettings) and in_batches:
             return AsyncBatchProcessor(runner, settings, self._loop, self._origin)
         return AsyncProcessor(runner, select, settings, self._loop, self._origin)
@@ -99,6 +104,11 @@ class AsyncCalls(AttemptingCalls):
                 "unfinished changes. Call it in on_watermark or end_input."
             )
         super()._apply_to_all_partitions(function)
+
+
+def _handles_timeouts(function: AsyncFunction[Any, Any]) -> bool:
+    defaults = (AsyncOneInputStreamProcessFunction.on_timeout, AsyncBatchProcessFunction.on_timeout)
+    return getattr(type(function), "on_timeout", defaults[0]) not in defaults
 
 
 class _AsyncGateListener:

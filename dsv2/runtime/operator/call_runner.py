@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sysconfig
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from dsv2.errors import ContractError, UserFunctionError
 from dsv2.model.async_settings import AsyncSettings
 from dsv2.runtime.operator.attempts import Attempts
 from dsv2.runtime.operator.current_call import Call, begin_call
 from dsv2.runtime.operator.emission_queue import Emissions
-from dsv2.runtime.operator.processors import RecordCallback
+from dsv2.runtime.operator.processors import Process, RecordCallback
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.letter_buffer import Received
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
@@ -29,15 +30,26 @@ class CallRunner:
     def __init__(
         self,
         callback: RecordCallback,
+        on_timeout: RecordCallback | None,
         attempts: Attempts,
         settings: AsyncSettings,
         store: PagedKeyedStore,
         undo: UndoLog,
         time: Callable[[], float],
     ) -> None:
-        """``store``: The state of the keys. ``undo``: Its log. ``time``: The time of the event loop, in seconds."""
+        """Create the runner.
+
+        Args:
+            callback: The coroutine function.
+            on_timeout: Called instead of a failure at the timeout. None: the record fails.
+            attempts: The error policy.
+            settings: The settings of the function.
+            store: The state of the keys.
+            undo: Its log.
+            time: The time of the event loop, in seconds.
+        """
         self._callback = callback
-        self._process: Callable[[Any, Any, Any], Awaitable[object]] = cast(Any, callback.process)
+        self._on_timeout = None if on_timeout is None else replace(on_timeout, process=_awaitable(on_timeout.process))
         self._attempts = attempts
         self._timeout = None if settings.timeout is None else settings.timeout.total_seconds()
         self._store = store
@@ -85,12 +97,14 @@ class CallRunner:
             async with asyncio.timeout(self._timeout):
                 return await self._repeat(argument, shown, new_call), False
         except TimeoutError as error:
-            return self.failure_of(self._late(error), shown, new_call().key), True
+            if self._on_timeout is None:
+                return self.failure_of(self._late(error), shown, new_call().key), True
+        return await self._attempt(self._on_timeout, argument, shown, new_call()), True
 
     async def _repeat(self, argument: Any, shown: Any, new_call: Callable[[], Call]) -> Emissions | UserFunctionError:
         attempt = 0
         while True:
-            result = await self._attempt(argument, shown, new_call())
+            result = await self._attempt(self._callback, argument, shown, new_call())
             if isinstance(result, list):
                 return result
             pause = self._attempts.rules.pause_before_retry(result, attempt)
@@ -100,7 +114,9 @@ class CallRunner:
             await asyncio.sleep(pause.total_seconds())
             await self._turn()
 
-    async def _attempt(self, argument: Any, shown: Any, call: Call) -> Emissions | UserFunctionError:
+    async def _attempt(
+        self, callback: RecordCallback, argument: Any, shown: Any, call: Call
+    ) -> Emissions | UserFunctionError:
         key, known, touched = call.key, NO_KEY, self._store.touched
         begin_call(call)
         self._undo.begin()
@@ -108,7 +124,8 @@ class CallRunner:
             if key is not NO_KEY and key not in touched:
                 self._store.touch(key)
             known = key
-            returned = await self._process(argument, self._callback.output, self._callback.ctx)
+            process: Any = callback.process
+            returned = await process(argument, callback.output, callback.ctx)
             if returned is not None:
                 refuse_returned(returned)
             if call.tasks:
@@ -117,7 +134,7 @@ class CallRunner:
             self._end(call, self._undo.undo_key)
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            return self.failure_of(error, shown, known)
+            return _failure_of(callback, error, shown, known)
         call.late_use = partial(self._fail_late, shown, known)
         self._end(call, self._undo.commit_key)
         return call.held
@@ -141,10 +158,7 @@ class CallRunner:
 
     def failure_of(self, error: BaseException, record: Any, key: Any) -> UserFunctionError:
         """The error that the user sees for ``error``. Raises errors that are not failures of user code."""
-        try:
-            self._callback.fail(error, record, key)
-        except UserFunctionError as failure:
-            return failure
+        return _failure_of(self._callback, error, record, key)
 
     def give_up(self, failure: UserFunctionError, record: Any, timestamp: int | None) -> Emissions:
         """Return the emissions for a failed record. Raises ``UserFunctionError`` if the policy does not cover it."""
@@ -187,6 +201,22 @@ class CallRunner:
         late = TimeoutError(f"not completed within {self._timeout * 1000:,.0f} ms, the timeout of async_settings")
         cancelled = error.__cause__ or error.__context__  # Python 3.11.2 sets only the latter
         return late if cancelled is None else late.with_traceback(cancelled.__traceback__)  # shows what it waited for
+
+
+def _failure_of(callback: RecordCallback, error: BaseException, record: Any, key: Any) -> UserFunctionError:
+    try:
+        callback.fail(error, record, key)
+    except UserFunctionError as failure:
+        return failure
+
+
+def _awaitable(process: Process) -> Process:
+    """Return a coroutine function that calls ``process``."""
+
+    async def call(*arguments: Any) -> object:
+        return process(*arguments)
+
+    return call
 
 
 def _is_cancelled() -> bool:

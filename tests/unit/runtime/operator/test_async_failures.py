@@ -54,6 +54,29 @@ class RefusedError(Exception):
     pass
 
 
+class Late(AsyncOneInputStreamProcessFunction[int, str]):
+    """Takes too long for odd numbers. Adds up the even numbers of a key, or counts what took too long."""
+
+    async_settings = AsyncSettings(timeout=ms(100))
+
+    def uses_states(self) -> Any:
+        return [TOTAL]
+
+    async def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        total = add_to_total(record, ctx)
+        output.collect(f"{record} in time, total {total}")
+        await asyncio.sleep(record % 2)
+
+    def on_timeout(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(f"{record} took too long, total {add_to_total(1, ctx)}")
+
+
+def add_to_total(number: int, ctx: Any) -> int:
+    state = ctx.state_manager.get_state(TOTAL)
+    state.update(state.value() + number)
+    return int(state.value())
+
+
 async def add_or_refuse(record: int, output: Any, ctx: Any) -> None:
     """Fails for odd numbers, after it has emitted and changed the state."""
     total = ctx.state_manager.get_state(TOTAL)
@@ -127,6 +150,35 @@ class TestFailures:
         assert "asyncio.sleep(0.04)" in letter.traceback
         assert (harness.clock.now_ms(), harness.output.records) == (100, [])
         assert harness.progress.counters == {"errors_retried": 2, "errors_dead_lettered": 1}
+
+    def test_timeout_can_have_a_result(self) -> None:
+        """The changes of the call are undone before. Those of ``on_timeout`` count."""
+        harness = OneInputHarness(Late(), key=lambda record: record % 2, fast=True)
+        harness.input.push_all([StampedRecord(1, 10), StampedRecord(3, 20), StampedRecord(2, 30)])
+        assert harness.output.stamped_records == [
+            StampedRecord("1 took too long, total 1", 10),
+            StampedRecord("3 took too long, total 2", 20),
+            StampedRecord("2 in time, total 2", 30),
+        ]
+        harness.restart()
+        harness.input.push(1)
+        assert harness.output.records[-1] == "1 took too long, total 3"
+
+    def test_error_of_on_timeout_names_it(self) -> None:
+        class Refusing(Late):
+            def on_timeout(self, record: int, output: Any, ctx: Any) -> None:
+                output.collect("lost")
+                raise RefusedError(f"{record} took too long")
+
+        with pytest.raises(UserFunctionError, match="3 took too long") as caught:
+            OneInputHarness(Refusing(), key=lambda record: record % 2).input.push(3)
+        assert (caught.value.callback, caught.value.cause_type) == ("on_timeout", "RefusedError")
+        harness = OneInputHarness(
+            Refusing(), key=lambda record: record % 2, error_policy=ErrorPolicy().dead_letter(RefusedError)
+        )
+        harness.input.push(3, 2)
+        assert [letter.record for letter in harness.dead_letters.records] == [3]
+        assert harness.output.records == ["2 in time, total 2"]
 
     def test_timeouts_of_the_function_itself_can_be_retried(self) -> None:
         async def process(record: int, output: Any, ctx: Any) -> None:

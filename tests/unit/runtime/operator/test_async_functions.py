@@ -268,6 +268,24 @@ class TestBatches:
         assert [letter.record for letter in harness.dead_letters.records] == [1, 2]
         assert harness.clock.now_ms() == 5
 
+    def test_batch_that_takes_too_long_can_have_a_result(self) -> None:
+        class Late(AsyncBatchProcessFunction[int, str]):
+            async_settings = AsyncBatchSettings(timeout=ms(5))
+
+            async def process_records(self, records: Any, output: Any, ctx: Any) -> None:
+                await asyncio.sleep(1)
+
+            def on_timeout(self, records: Any, output: Any, ctx: Any) -> None:
+                for record, timestamp in zip(records, ctx.timestamps, strict=True):
+                    output.collect_and_overwrite_timestamp(f"no answer for {record}", timestamp)
+
+        harness = OneInputHarness(Late())
+        harness.input.push_all([StampedRecord(1, 10), StampedRecord(2, 20)])
+        assert harness.output.stamped_records == [
+            StampedRecord("no answer for 1", 10),
+            StampedRecord("no answer for 2", 20),
+        ]
+
     def test_failing_batch_fails_the_job(self) -> None:
         harness = OneInputHarness(in_batches())
         with pytest.raises(UserFunctionError) as caught:
