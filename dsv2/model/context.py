@@ -191,8 +191,8 @@ class WatermarkManager(Protocol):
 class ProcessingTimeManager(Protocol):
     """Processing-time timers of the current key.
 
-    In a function that is not keyed, ``register_timer`` and ``delete_timer`` raise ``ContractError``. The clock does not
-    advance within a micro-batch, so that a retry repeats it exactly.
+    In a function that is not keyed, ``register_timer``, ``delete_timer`` and ``timers`` raise ``ContractError``. The
+    clock does not advance within a micro-batch, so that a retry repeats it exactly.
     """
 
     def register_timer(self, timestamp: int, /) -> None:
@@ -204,6 +204,9 @@ class ProcessingTimeManager(Protocol):
 
     def delete_timer(self, timestamp: int, /) -> None:
         """Delete a timer of the current key. Does nothing if there is none."""
+
+    def timers(self) -> list[int]:
+        """The times of the registered timers of the current key in ms, ascending."""
 
     def current_time(self) -> int:
         """The current processing time in ms since the epoch. (In Flink, keyed functions only.)"""

@@ -345,11 +345,16 @@ class Harness:
         return reports.progress().operators[self._operator.uid]
 
     @short_traceback
-    def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
+    def _visit(self, visitor: Callable[[Any], R], key: Hashable, create: bool) -> R:
         if self._operator.keyed and key is NO_PARTITION:
             raise ContractError(f"The function is keyed: pass the key to visit. The keys so far are {self.keys}.")
         if self._operator.keyed and key not in self.keys:
-            raise ContractError(f"There is no partition {key!r}. The keys so far are {self.keys}.")
+            if not create:
+                raise ContractError(
+                    f"There is no partition {key!r}. The keys so far are {self.keys}. To create it, pass create=True."
+                )
+            if not self.owns(key):
+                raise ContractError(f"The key {key!r} belongs to another subtask than {self._index}.")
         result = self._task.visit(key, visitor)
         self._subtask.flush()
         return result

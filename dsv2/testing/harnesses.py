@@ -58,20 +58,25 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
         self.input: HarnessInput[IN] = self._inputs[0]
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
-    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+    def visit(
+        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
+    ) -> R:
         """Call ``visitor(ctx)`` in a partition, to read or to set its state.
 
         Args:
             visitor: Called with the context of the partition.
             key: The key of the partition. Omit it if the function is not keyed.
+            create: Whether to create the partition if there is none, to set the state or the timers of a key before its
+                first record.
 
         Returns:
             The result of ``visitor``.
 
         Raises:
-            ContractError: There is no partition with this key, or a keyed function is visited without a key.
+            ContractError: There is no partition with this key, a keyed function is visited without a key, or the key
+                to create belongs to another subtask.
         """
-        return self._visit(visitor, key)
+        return self._visit(visitor, key, create)
 
 
 class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
@@ -101,9 +106,15 @@ class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
         self.first_output: HarnessOutput[OUT1] = self._outputs[0]
         self.second_output: HarnessOutput[OUT2] = self._outputs[1]
 
-    def visit(self, visitor: Callable[[TwoOutputPartitionedContext[OUT1, OUT2]], R], key: Hashable = NO_PARTITION) -> R:
+    def visit(
+        self,
+        visitor: Callable[[TwoOutputPartitionedContext[OUT1, OUT2]], R],
+        key: Hashable = NO_PARTITION,
+        *,
+        create: bool = False,
+    ) -> R:
         """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key)
+        return self._visit(visitor, key, create)
 
 
 class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
@@ -138,9 +149,11 @@ class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.second_input: HarnessInput[IN2] = self._inputs[1]
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
-    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+    def visit(
+        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
+    ) -> R:
         """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key)
+        return self._visit(visitor, key, create)
 
 
 class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
@@ -170,9 +183,11 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.broadcast_input: HarnessInput[IN2] = self._inputs[1]
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
-    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+    def visit(
+        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
+    ) -> R:
         """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key)
+        return self._visit(visitor, key, create)
 
 
 class _Upstream(CollectionSource[Any]):

@@ -44,6 +44,9 @@ class EventTimeManager(Protocol):
     def delete_timer(self, timestamp: int, /) -> None:
         """Delete a timer of the current key. Does nothing if there is none. Raises as ``register_timer``."""
 
+    def timers(self) -> list[int]:
+        """The times of the registered timers of the current key in ms, ascending. Raises as ``register_timer``."""
+
     def current_time(self) -> int:
         """Event time in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of all input."""
 

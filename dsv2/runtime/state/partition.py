@@ -133,6 +133,10 @@ class KeyTimers:
         """Delete the timer of the current key at ``timestamp`` ms."""
         self._timers.delete(self._partition.current_key, timestamp)
 
+    def timers(self) -> list[int]:
+        """The times of the timers of the current key, ascending."""
+        return self._timers.of(self._partition.current_key)
+
 
 class PartitionTimers(KeyTimers):
     """``ProcessingTimeManager``: timers of the current key."""

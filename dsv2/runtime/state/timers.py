@@ -58,6 +58,10 @@ class TimerService:
         """Delete a timer if it exists."""
         self._remove(key, timestamp)
 
+    def of(self, key: Any) -> list[int]:
+        """The times of the timers of a key, ascending."""
+        return list((self._store.find(key) or {}).get(self._domain, ()))
+
     def advance(self, time: int, fire: Callable[[int, Any], None], *, last: bool = False) -> None:
         """Fire the timers up to ``time`` in order of time.
 

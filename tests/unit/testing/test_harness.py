@@ -177,6 +177,29 @@ def test_visitor_may_set_the_state_of_a_partition() -> None:
         harness.visit(total_of)
 
 
+def test_state_and_timers_of_a_key_before_its_first_record() -> None:
+    harness = OneInputHarness(Totals(), key=product_of)
+
+    def seed(ctx: PartitionedContext[Any]) -> list[int]:
+        ctx.state_manager.get_state(TOTAL).update(40)
+        timers = ctx.processing_time_manager
+        timers.register_timer(50)
+        timers.register_timer(20)
+        timers.delete_timer(30)
+        return timers.timers()
+
+    assert harness.visit(seed, "tea", create=True) == [20, 50]
+    harness.restart()
+    assert (harness.keys, harness.processing_timers("tea")) == (["tea"], [20, 50])
+    harness.input.push(Sale("tea", 2))
+    assert harness.output.records[-1] == ("tea", 42)
+    assert harness.visit(lambda ctx: ctx.processing_time_manager.timers(), "tea") == harness.processing_timers("tea")
+    both = [OneInputHarness(Totals(), key=product_of, parallelism=2, subtask=number) for number in range(2)]
+    (other,) = (one for one in both if not one.owns("tea"))
+    with pytest.raises(ContractError, match="'tea' belongs to another subtask than"):
+        other.visit(seed, "tea", create=True)
+
+
 def test_failure_has_a_location_and_closes_the_function() -> None:
     closed = []
 
