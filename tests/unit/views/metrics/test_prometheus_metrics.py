@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import dsv2.views.metrics.opentelemetry  # noqa: F401 - so that it can be removed
 from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join import temporal
+from dsv2.extension.join import snapshot
 from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress import BatchProgress, HistogramProgress, SplitProgress
 from dsv2.local import LocalRuntime
@@ -212,7 +212,7 @@ def test_metrics_of_functions(listener: PrometheusListener, registry: CollectorR
 
 
 def test_counters_of_dsv2_that_decrease_are_gauges() -> None:
-    assert {temporal._PROBES_WAITING} == GAUGES_AMONG_COUNTERS
+    assert {snapshot.PROBES_WAITING} == GAUGES_AMONG_COUNTERS
 
 
 @pytest.mark.parametrize(
