@@ -144,7 +144,7 @@ def report(rows: Sequence[Row], command: str) -> Report:
     differing = [(query, names) for query in QUERIES if (names := _differing(measured, query))]
     if differing:
         made.table("Different results", ("query", "contestants, results and sums"), differing)
-    missing = [(row.kind, row.contestant, row.missing.splitlines()[0]) for row in rows if row.missing]
+    missing = [(row.kind, row.contestant, row.missing.splitlines()[-1]) for row in rows if row.missing]
     if missing:
         made.table("Not measured", ("query", "contestant", "why"), missing)
     return made
@@ -183,8 +183,8 @@ def _judge(
 
 
 def _differing(rows: Sequence[Row], query: str) -> str:
-    """Describe results that differ from those of the first contestant. Those of updates and of floats may."""
-    own = [row for row in rows if row.kind == query]
+    """Describe results that differ. Flink's are not counted where its query emits updates."""
+    own = [row for row in rows if row.kind == query and row.results]
     results = {(row.size, len(row.seconds), row.results, row.checksum) for row in own}
     if updates(query) or len({(size, rounds) for size, rounds, *_ in results}) == len(results):
         return ""
