@@ -102,7 +102,7 @@ def _measured(contestant: Contestant, query: str, options: argparse.Namespace) -
     except (Unavailable, Failed) as reason:
         if options.short:
             raise
-        row = replace(row, missing=str(reason))
+        row = replace(row, missing=str(reason).splitlines()[-1])
     pace = f"{row.pace:,.0f} events/s, {row.results:,} results" if row.seconds else row.missing
     print(f"{query}, {contestant.name}: {pace}", file=sys.stderr)
     return row
@@ -144,7 +144,7 @@ def report(rows: Sequence[Row], command: str) -> Report:
     differing = [(query, names) for query in QUERIES if (names := _differing(measured, query))]
     if differing:
         made.table("Different results", ("query", "contestants, results and sums"), differing)
-    missing = [(row.kind, row.contestant, row.missing.splitlines()[-1]) for row in rows if row.missing]
+    missing = [(row.kind, row.contestant, row.missing) for row in rows if row.missing]
     if missing:
         made.table("Not measured", ("query", "contestant", "why"), missing)
     return made

@@ -172,43 +172,47 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind, self.fields)
-        inputs, found = self._inputs(table), dict[str, Any]()
+        keys, inputs, found = self._keys_of(table), self._inputs(table), dict[str, Any]()
+        rows = self._emitted(keys, ctx)
         for name, part in self.result.parts.items():
             if isinstance(part, Key):
-                found[name] = table[self.key_names[part.index or 0]]
+                column = table[self.key_names[part.index or 0]]
+                found[name] = column if rows is None else column.take(rows)
 
         def step(current: Arrays, groups: Groups) -> Arrays:
             after: list[pa.Array] = []
             for name, columns in self.columns.items():
-                found[name], own = columns.running(current[self.result.partial.places[name]], inputs[name], groups)
-                after += own
+                own = current[self.result.partial.places[name]]
+                found[name], more = self._added(columns, own, inputs[name], groups)
+                after += more
             return after
 
-        ctx.keyed_state(self._state).dsv2_fold(self._keys_of(table), step)
-        output.collect_batch(RecordBatch(self._records_of(found), batch.timestamps))
+        ctx.keyed_state(self._state).dsv2_fold(keys, step)
+        times = batch.timestamps if rows is None else taken_times(batch.timestamps, rows)
+        output.collect_batch(RecordBatch(self._records_of(found), times))
+
+    def _emitted(self, keys: Sequence[pa.ChunkedArray], ctx: Any) -> pa.Int64Array | None:
+        """The rows with which results are emitted. None: all."""
+        return None
+
+    def _added(
+        self, columns: AggregateColumns[Any], current: Arrays, inputs: Arrays, groups: Groups
+    ) -> tuple[pa.Array, Arrays]:
+        """Return the results of an aggregate for these rows, and the accumulators of each group."""
+        return columns.running(current, inputs, groups)
 
 
 class MiniBatchColumns(RunningColumns[IN, OUT]):
     """Emits the result of a key with the last of its records that arrive together."""
 
-    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        table = table_of(batch.records, self.kind, self.fields)
-        keys, inputs, found = self._keys_of(table), self._inputs(table), dict[str, Any]()
-        last = ctx.columns.find(keys).last_rows()
-        for name, part in self.result.parts.items():
-            if isinstance(part, Key):
-                found[name] = table[self.key_names[part.index or 0]].take(last)
+    def _emitted(self, keys: Sequence[pa.ChunkedArray], ctx: Any) -> pa.Int64Array | None:
+        return ctx.columns.find(keys).last_rows()
 
-        def step(current: Arrays, groups: Groups) -> Arrays:
-            after: list[pa.Array] = []
-            for name, columns in self.columns.items():
-                own = columns.fold(current[self.result.partial.places[name]], inputs[name], groups)
-                found[name] = columns.results(own)
-                after += own
-            return after
-
-        ctx.keyed_state(self._state).dsv2_fold(keys, step)
-        output.collect_batch(RecordBatch(self._records_of(found), taken_times(batch.timestamps, last)))
+    def _added(
+        self, columns: AggregateColumns[Any], current: Arrays, inputs: Arrays, groups: Groups
+    ) -> tuple[pa.Array, Arrays]:
+        after = columns.fold(current, inputs, groups)
+        return columns.results(after), after
 
 
 class WindowAggregate(ColumnAggregate[IN, OUT]):

@@ -202,7 +202,6 @@ EVENTS = long_lists(
 )
 STRATEGIES = {
     "running": None,
-    "mini-batches": None,
     "tumbling": WindowStrategy.tumbling(timedelta(milliseconds=10)),
     "sliding": WindowStrategy.sliding(timedelta(milliseconds=12), timedelta(milliseconds=5)),
     "cumulating": WindowStrategy.cumulate(timedelta(milliseconds=4), timedelta(milliseconds=12)),
@@ -225,9 +224,9 @@ def run(
     generator = times.with_max_out_of_order_time(timedelta(milliseconds=4)).build_as_process_function()
     source: Any = env.from_source(TestSource[Any](items), "in").with_uid("in").with_parallelism(1)
     timed = source.process(generator).with_uid("times").with_parallelism(1)
-    keyed, strategy = timed.key_by(key, version=1), STRATEGIES[what]
+    keyed, strategy = timed.key_by(key, version=1), STRATEGIES.get(what)
     if strategy is None:
-        aggregated = keyed.mini_batch() if what == "mini-batches" and key is not key_of else keyed
+        aggregated = keyed.mini_batch() if what == "mini-batches" else keyed
         found = aggregated.aggregate(Result, Event, **AGGREGATES)
     else:
         found = keyed.window(strategy).aggregate(WindowResult, Event, **{**AGGREGATES, **BOUNDS})
@@ -256,17 +255,20 @@ def test_columns_have_the_results_of_single_records(events: list[Event], what: s
     assert isinstance(function, RunningColumns | WindowColumns)
     of_records, _, function = run(events, what, key_of, None, None, batch)
     assert not isinstance(function, RunningColumns | WindowColumns)
-    if what != "mini-batches":
-        assert by_key(of_columns) == by_key(of_records)
-        return
-    every = by_key(of_records)
-    assert {key: found[-1] for key, found in by_key(of_columns).items()} == {
-        key: all_of[-1] for key, all_of in every.items()
-    }
-    for key, found in by_key(of_columns).items():
+    assert by_key(of_columns) == by_key(of_records)
+
+
+@examples(15)
+@given(EVENTS, st.sampled_from([1, 3, 100]))
+def test_mini_batches_have_the_last_results(events: list[Event], batch: int) -> None:
+    of_columns, _, _ = run(events, "mini-batches", attrgetter("user", "day"), None, None, batch)
+    of_records, _, _ = run(events, "running", key_of, None, None, batch)
+    some, every = by_key(of_columns), by_key(of_records)
+    assert {key: found[-1] for key, found in some.items()} == {key: found[-1] for key, found in every.items()}
+    for key, found in some.items():
         following = iter(every[key])
         assert all(result in following for result in found)  # in this order
-    assert batch > 1 or by_key(of_columns) == every
+    assert batch > 1 or some == every
 
 
 class Means(NamedTuple):
@@ -315,7 +317,7 @@ def bits(value: Any) -> Any:
 
 
 @examples(5)
-@given(EVENTS, st.sampled_from([one for one in STRATEGIES if one != "mini-batches"]), st.floats(0, 1), st.booleans())
+@given(EVENTS, st.sampled_from(list(STRATEGIES)), st.floats(0, 1), st.booleans())
 def test_savepoint_continues_either_way(events: list[Event], what: str, share: float, columns_first: bool) -> None:
     expected, _, _ = run(events, what, key_of, None, None, 5)
     keys: list[Any] = [attrgetter("user", "day"), key_of]

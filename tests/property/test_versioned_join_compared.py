@@ -33,7 +33,7 @@ def is_deletion(row: Row) -> bool:
     return row.number % 4 == 3
 
 
-def as_told(side: int, row: Row) -> Row:
+def as_expected(side: int, row: Row) -> Row:
     """The row as the slow join knows it: a negative number deletes."""
     return row._replace(number=-1 - row.number) if side and is_deletion(row) else row
 
@@ -56,12 +56,12 @@ def test_it_matches_the_slow_one(join_type: Kind, lifetime: int | None, history:
         before = len(slow.late)
         results = driver.take(event)
         if isinstance(event.element, Row):
-            slow.take(event.side, as_told(event.side, event.element))
+            slow.take(event.side, as_expected(event.side, event.element))
         elif isinstance(event.element, Wait):
             slow.wait(event.element.ms)
         expected: list[Joined] = slow.move_to(driver.event_time)
         assert by_key(results) == by_key(expected)
-        assert [as_told(event.side, row[1]) for row, *_ in results if row[0] == "late"] == [
+        assert [as_expected(event.side, row[1]) for row, *_ in results if row[0] == "late"] == [
             row for _, row in slow.late[before:]
         ]
         assert all(timestamp > forwarded for row, timestamp, forwarded in results if row[0] != "late")
