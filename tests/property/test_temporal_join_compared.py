@@ -95,7 +95,9 @@ def test_several_rows_of_a_key_match_the_slow_one(
         found = Counter((joined, timestamp) for joined, timestamp, _ in results)
         assert found == Counter(expected)
         assert driver.counter("probe_records_waiting") == slow.waiting
-    if lifetime is not None:  # the deadline of a deleted row may remain until then
+    if lifetime is not None:
+        if driver.harness.ended:  # nothing expires any more, such as the deadline of a deleted row
+            return
         driver.take(Event(0, Wait(lifetime)))
         slow.wait(lifetime)
     driver.harness.restart()
