@@ -5,9 +5,9 @@ Of a source with splits, the coordinator runs on the driver's host, and the read
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from time import sleep
 from typing import Any
 
 from dsv2.base.clock import Clock
@@ -68,7 +68,7 @@ class CountingPlanner(Planner):
             is_certain = self._feed.count is not None if halt is None else halt.until_ms is not None
             if not only_available or not is_certain or has_ended(there) or index_of(there) > index_of(start):
                 return there
-            time.sleep(PACE_SECONDS)  # an unchanged offset would end the query
+            sleep(PACE_SECONDS)  # an unchanged offset would end the query
 
     def splits(self) -> Sequence[SplitProgress]:
         return self._planner.splits(self._clock.now_ms())
@@ -186,7 +186,7 @@ class SplitPlanner(Planner):
                 if there != start or self._coordinator.is_aligned or not self._splits:
                     self._splits = self._coordinator.splits()
                 return there
-            time.sleep(PACE_SECONDS)  # an unchanged offset would end the job
+            sleep(PACE_SECONDS)  # an unchanged offset would end the job
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[ReaderOrder]:
         return [] if start == end else orders(end, self._source.split_serializer)
@@ -209,7 +209,7 @@ def whole_orders(source: Source[Any, Any, Any], operator: Operator, clock: Clock
     while not coordinator.ended:
         there = coordinator.next(offset)
         if there == offset:
-            time.sleep(PACE_SECONDS)
+            sleep(PACE_SECONDS)
             continue
         offset = there
         for order in orders(offset, source.split_serializer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
         source.pauses += 1
 
     source: Spans = Late(limit=5) if request.param is Late else Spans(ENDS, limit=5)
-    monkeypatch.setattr(time, "sleep", pause)
+    monkeypatch.setattr("runtime_spark.source.feeds.sleep", pause)
     return source
 
 
