@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
+from dsv2.arrow.segments import NONE, ranges, sorting
 
 _FIXED: dict[Any, Any] = {
     pa.int64(): np.int64,
@@ -106,6 +107,79 @@ class VariableCells(Cells):
             self._places[: self._rows] = np.arange(self._rows)
 
 
+class ListCells(Cells):
+    """Lists of structs. A list consists of pieces, so that to append to it costs only what is appended.
+
+    Replaced elements stay until most are obsolete.
+    """
+
+    def __init__(self, kind: pa.ListType) -> None:
+        self._kind = kind
+        self._clear()
+
+    def _clear(self) -> None:
+        self._columns = [_new_values(field.type) for field in self._kind.value_type]
+        self._rows = self._pieces = self._elements = 0
+        self._last = self._sizes = np.zeros(0, np.int64)  # of each row: its last piece, and the number of elements
+        self._before = self._first = self._length = self._last  # of each piece: the one before it, and its elements
+
+    def get(self, rows: Numbers) -> pa.ListArray:
+        pieces = self._pieces_of(rows)
+        first = self._first[pieces]
+        places, _ = ranges(first, first + self._length[pieces])
+        columns = [column.take(places) for column in self._columns]
+        structs = pa.StructArray.from_arrays(columns, fields=list(self._kind.value_type))
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._sizes[rows])])
+        return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), structs)
+
+    def put(self, rows: Numbers, values: pa.Array) -> None:
+        self.append(rows, values, np.ones(len(rows), np.bool_))
+
+    def append(self, rows: Numbers, values: pa.ListArray, new: Numbers) -> None:
+        """Append to the lists of ``rows``, which are distinct.
+
+        Args:
+            rows: The rows.
+            values: What is appended to each.
+            new: Which of the rows have no list before, whatever they had.
+        """
+        if not len(rows):
+            return
+        self._reserve(int(rows.max()) + 1, self._pieces + len(rows))
+        self._last[rows[new]], self._sizes[rows[new]] = NONE, 0
+        lengths, numbers = values.value_lengths().to_numpy(), np.arange(self._pieces, self._pieces + len(rows))
+        self._length[numbers], self._first[numbers] = lengths, self._elements + np.cumsum(lengths) - lengths
+        self._before[numbers], self._last[rows] = self._last[rows], numbers
+        self._sizes[rows] += lengths
+        for column, elements in zip(self._columns, values.flatten().flatten(), strict=True):
+            column.append(elements)
+        self._pieces += len(rows)
+        self._elements += int(lengths.sum())
+        if new.any() and self._elements > 2 * int(self._sizes[: self._rows].sum()) + 1024:
+            everything = np.arange(self._rows)
+            kept = self.get(everything)
+            self._clear()
+            self.put(everything, kept)
+
+    def _pieces_of(self, rows: Numbers) -> Numbers:
+        """The pieces of the lists, one list after the other."""
+        of, pieces, found = np.arange(len(rows)), self._last[rows], []
+        while (exist := pieces != NONE).any():
+            of, pieces = of[exist], pieces[exist]
+            found.append((of, pieces))
+            pieces = self._before[pieces]
+        if not found:
+            return np.zeros(0, np.int64)
+        of, pieces = (np.concatenate(parts[::-1]) for parts in zip(*found, strict=True))
+        return pieces[sorting(of)]
+
+    def _reserve(self, rows: int, pieces: int) -> None:
+        self._rows = max(self._rows, rows)
+        self._last, self._sizes = _reserved(self._last, rows), _reserved(self._sizes, rows)
+        self._before, self._first = _reserved(self._before, pieces), _reserved(self._first, pieces)
+        self._length = _reserved(self._length, pieces)
+
+
 class _Values(Protocol):
     """An array that grows."""
 
@@ -114,6 +188,22 @@ class _Values(Protocol):
 
     def take(self, places: Numbers) -> pa.Array:
         """Return the values at ``places``."""
+
+
+class _FixedValues:
+    """Values of the same size."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._cells = FixedCells(kind)
+        self._count = 0
+
+    def append(self, values: pa.Array) -> int:
+        first, self._count = self._count, self._count + len(values)
+        self._cells.put(np.arange(first, self._count), values)
+        return first
+
+    def take(self, places: Numbers) -> pa.Array:
+        return self._cells.get(places)
 
 
 class _Texts:
@@ -125,7 +215,7 @@ class _Texts:
         self._count = 0
         self._ends = np.zeros(1, np.int64)  # and the start of the first
         self._data = np.zeros(0, np.uint8)
-        self._valid: list[tuple[int, Numbers]] = []  # the places from which on values may be null, and which are not
+        self._nulls = np.zeros(0, np.bool_)  # up to the last null
 
     def append(self, values: pa.Array) -> int:
         first, count = self._count, self._count + len(values)
@@ -139,19 +229,18 @@ class _Texts:
         joined = b"".join(values.cast(pa.binary()).drop_null().to_pylist()) if values.null_count else _bytes(values)
         self._data[before:after] = np.frombuffer(joined, np.uint8)
         if values.null_count:
-            self._valid.append((first, values.is_valid().to_numpy(zero_copy_only=False)))
+            self._nulls = _reserved(self._nulls, count)
+            self._nulls[first:count] = values.is_null().to_numpy(zero_copy_only=False)
         self._count = count
         return first
 
     def take(self, places: Numbers) -> pa.Array:
         buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._data)]
         found = pa.Array.from_buffers(self._large, self._count, buffers).take(pa.array(places)).cast(self._kind)
-        if not self._valid:
+        if not len(self._nulls):
             return found
-        valid = np.ones(self._count, np.bool_)
-        for first, part in self._valid:
-            valid[first : first + len(part)] = part
-        return pc.if_else(pa.array(valid[places]), found, pa.scalar(None, self._kind))
+        self._nulls = _reserved(self._nulls, self._count)
+        return pc.if_else(pa.array(self._nulls[places]), pa.scalar(None, self._kind), found)
 
 
 class _Arrays:
@@ -189,6 +278,8 @@ class _Arrays:
 
 
 def _new_values(kind: pa.DataType) -> _Values:
+    if kind in _FIXED:
+        return _FixedValues(kind)
     return _Texts(kind) if pa.types.is_string(kind) or pa.types.is_binary(kind) else _Arrays(kind)
 
 
@@ -208,7 +299,14 @@ def _reserved(values: Numbers, size: int) -> Numbers:
 
 def new_cells(kind: pa.DataType) -> Cells:
     """Return an empty column of a type."""
-    return FixedCells(kind) if kind in _FIXED else VariableCells(kind)
+    if kind in _FIXED:
+        return FixedCells(kind)
+    return ListCells(kind) if has_lists(kind) else VariableCells(kind)
+
+
+def has_lists(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are lists of structs, which can be appended to."""
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
 
 
 def _grown(values: Numbers, size: int) -> Numbers:

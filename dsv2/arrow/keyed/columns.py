@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.keys import FoundKeys, KeyArray, KeyFinder, Keys, encoded_keys
-from dsv2.arrow.keyed.lists import EXPIRIES, ArrowKeyedLists, Lists
+from dsv2.arrow.keyed.lists import ArrowKeyedLists, Lists, type_of_lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.state import ArrowKeyedState
 from dsv2.arrow.keyed.table import KeyedTable, TableState
@@ -233,17 +233,16 @@ class ArrowKeyedColumns(KeyedColumns):
         kind = RowKind.KEYED if ttl is None else RowKind.EXPIRING
         template: Any = empty_value(record_class)
         has_lists = isinstance(declaration, ListStateDeclaration)
-        types = [pa.list_(one) for one in schema.types] if has_lists else schema.types
-        names = tuple(map(type_name, types))
+        names = tuple(map(type_name, schema.types))
         layout = StoredTable(
             kind.value, stored, domain, tuple(schema.names), names, [template] if has_lists else template, _NONE
         )
         if not isinstance(declaration, ListStateDeclaration):
-            table = self._new_table(layout, types)
+            table = self._new_table(layout, schema.types)
             if expiry is not None:
                 self._expiring.append(partial(expiry.expire, table))
             return ArrowKeyedState(declaration, table, self._finder, expiry)
-        table = self._new_table(layout, types if expiry is None else [*types, EXPIRIES])
+        table = self._new_table(layout, [type_of_lists(schema, expiry is not None)])
         lists = self._lists[stored] = Lists(table, record_class, expiry)
         if expiry is not None:
             self._expiring.append(lists.expire)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Generic
@@ -19,8 +19,12 @@ from dsv2.arrow.segments import sorting
 from dsv2.base.type_variables import T
 from dsv2.errors import ContractError
 
-EXPIRIES = pa.list_(pa.int64())
-"""The type of the last column of lists whose elements expire: when each does, in ms."""
+_EXPIRY = pa.field("expiry", pa.int64())
+
+
+def type_of_lists(fields: Iterable[pa.Field], expire: bool) -> pa.ListType:
+    """Return the type of lists of structs. Elements that expire have a last field: when they do, in ms."""
+    return pa.list_(pa.struct([*fields, _EXPIRY] if expire else list(fields)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,10 @@ class ArrowKeyedRows:
 
 
 class Lists:
-    """The lists of a table: a column of Arrow lists for each field, all of the same lengths.
+    """The lists of a table, whose column is of ``type_of_lists``.
 
     Args:
-        table: The table. Its last column is ``EXPIRIES`` if there is an expiry.
+        table: The table.
         kind: The class of the elements.
         expiry: The time to live of each element.
     """
@@ -64,14 +68,14 @@ class Lists:
         self.kind = kind
         self.schema = schema_of(kind)
         self.expiry = expiry
-        self._columns = len(self.schema) + (expiry is not None)
+        self._fields = list(type_of_lists(self.schema, expiry is not None).value_type)
 
     def get(self, rows: Numbers) -> tuple[list[pa.Array], Numbers]:
         """Return the columns of the elements that have not expired, and the place in ``rows`` of each."""
         present = np.flatnonzero(rows >= 0)
-        lists = [self.table.get(number, rows[present]) for number in range(self._columns)]
-        of = np.repeat(present, lists[0].value_lengths().to_numpy())
-        columns = [column.flatten() for column in lists]
+        lists = self.table.get(0, rows[present])
+        of = np.repeat(present, lists.value_lengths().to_numpy())
+        columns = lists.values.flatten()
         if self.expiry is not None:
             lives = columns[-1].to_numpy() > self.expiry.now_ms
             if not lives.all():
@@ -88,6 +92,16 @@ class Lists:
             keys, lengths = keys.take(np.flatnonzero(some)), lengths[some]
         rows, _ = self.table.make(keys)
         self._set(rows, columns, lengths)
+
+    def append(self, keys: Keys, columns: Sequence[pa.Array], of: Numbers) -> None:
+        """Append to the lists of distinct keys. ``of``: the place of the key of each element, ascending."""
+        lengths = np.bincount(of, minlength=len(keys))
+        rows, new = self.table.make(keys)
+        self.table.append(0, rows, self._lists(columns, lengths), new)
+        if self.expiry is not None:
+            times = _earliest(columns[-1], lengths)
+            times[~new] = np.minimum(times[~new], self.table.deadlines_of(rows[~new]))
+            self.table.set_deadlines(rows, times)
 
     def expire(self) -> None:
         """Remove the elements that have expired."""
@@ -110,12 +124,13 @@ class Lists:
         self.put(keys, [*map(in_one_piece, rows_to_table(elements, self.kind).columns), *expiries], of)
 
     def _set(self, rows: Numbers, columns: Sequence[pa.Array], lengths: Numbers) -> None:
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        offsets = pa.array(ends.astype(np.int32))
-        for number, column in enumerate(columns):
-            self.table.put(number, rows, pa.ListArray.from_arrays(offsets, column))
+        self.table.put(0, rows, self._lists(columns, lengths))
         if self.expiry is not None and len(rows):
-            self.table.set_deadlines(rows, np.minimum.reduceat(columns[-1].to_numpy(), ends[:-1]))
+            self.table.set_deadlines(rows, _earliest(columns[-1], lengths))
+
+    def _lists(self, columns: Sequence[pa.Array], lengths: Numbers) -> pa.ListArray:
+        ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+        return pa.ListArray.from_arrays(pa.array(ends), pa.StructArray.from_arrays(columns, fields=self._fields))
 
 
 class ArrowKeyedLists(Generic[T]):
@@ -174,13 +189,8 @@ class ArrowKeyedLists(Generic[T]):
         found = self._finder.find(keys)
         if len(rows) != len(found.places):
             raise ContractError(f"{len(rows)} rows are to be appended to the lists of {len(found.places)} keys.")
-        before, of = self._read(found)
-        added, of_added = self._fitted(rows, found.places, len(found.keys))
-        joined = [pa.concat_arrays(pair) for pair in zip(before, self._with_expiry(added, len(of_added)), strict=True)]
-        of = np.concatenate([of, of_added])
-        order = sorting(of)
-        places = pa.array(order)
-        self._lists.put(found.keys, [column.take(places) for column in joined], of[order])
+        columns, of = self._fitted(rows, found.places, len(found.keys))
+        self._lists.append(found.keys, self._with_expiry(columns, len(of)), of)
 
     def remove(self, keys: KeyArray) -> None:
         """Remove the rows of ``keys``."""
@@ -227,8 +237,14 @@ class ArrowKeyedLists(Generic[T]):
         return [in_one_piece(column) for column in table.columns], numbers.astype(np.int64, copy=False)
 
 
-def lists_of(values: Sequence[pa.Array], make: Any) -> list[list[Any]]:
-    """Return lists in columns as lists of Python values. ``make`` is called with the fields of an element."""
-    elements = [make(row) for row in zip(*(column.flatten().to_pylist() for column in values), strict=True)]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[0].value_lengths().to_numpy())]).tolist()
+def lists_of(lists: pa.ListArray, make: Any) -> list[list[Any]]:
+    """Return Arrow lists of structs as lists of Python values. ``make`` is called with the fields of an element."""
+    elements = [make(row) for row in zip(*(column.to_pylist() for column in lists.flatten().flatten()), strict=True)]
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lists.value_lengths().to_numpy())]).tolist()
     return [elements[first:last] for first, last in pairwise(ends)]
+
+
+def _earliest(times: pa.Array, lengths: Numbers) -> Numbers:
+    """The earliest time of each list. There are no empty lists."""
+    found: Numbers = np.minimum.reduceat(times.to_numpy(), np.cumsum(lengths) - lengths)
+    return found

@@ -7,6 +7,7 @@ bytes each), and the parts. Each column has these parts:
 - values of a fixed size; whole numbers without the least one, which precedes them, in 1, 2, 4 or 8 bytes
 - texts and bytes: the lengths, and all bytes
 - lists: the lengths, and the parts of a column of all elements
+- structs: the parts of a column of each field
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def _pieces(page: bytes, start: int, sizes: Sequence[int]) -> list[bytes]:
 def _number_of_parts(kind: pa.DataType) -> int:
     if pa.types.is_list(kind):
         return 2 + _number_of_parts(kind.value_type)
+    if pa.types.is_struct(kind):
+        return 1 + sum(_number_of_parts(field.type) for field in kind)
     return 3 if _is_bytes(kind) else 2
 
 
@@ -111,6 +114,9 @@ def _parts(column: pa.Array, bounds: Numbers) -> Iterator[_Part]:
         else:
             data = column.buffers()[2]
             yield _sliced(memoryview(b"" if data is None else data), inner)
+    elif pa.types.is_struct(kind):
+        for field in column.flatten():
+            yield from _parts(field, bounds)
     elif pa.types.is_decimal128(kind):
         yield _sliced(memoryview(column.buffers()[1] or b"")[16 * column.offset :], 16 * bounds)
     elif pa.types.is_boolean(kind):
@@ -138,6 +144,9 @@ def _column(kind: pa.DataType, parts: Iterator[_Part], counts: Numbers) -> pa.Ar
             values = _column(kind.value_type, parts, np.diff(ends[firsts]))
             return pa.Array.from_buffers(kind, rows, [nulls, offsets], children=[values])
         return pa.Array.from_buffers(kind, rows, [nulls, offsets, pa.py_buffer(b"".join(next(parts)))])
+    if pa.types.is_struct(kind):
+        fields = [_column(field.type, parts, counts) for field in kind]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=None if valid is None else pa.array(~valid))
     if pa.types.is_boolean(kind):
         return pa.array(_fixed(next(parts), np.uint8, rows) != 0, kind, mask=_inverted(valid))
     if pa.types.is_decimal128(kind):

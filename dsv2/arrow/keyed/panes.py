@@ -11,7 +11,7 @@ from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns, ColumnsLoader, empty_value
 from dsv2.arrow.keyed.folding import FoldStep, Groups
 from dsv2.arrow.keyed.keys import KeyArray, Keys
-from dsv2.arrow.keyed.lists import ArrowKeyedRows, Lists
+from dsv2.arrow.keyed.lists import ArrowKeyedRows, Lists, type_of_lists
 from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.schema import schema_of
@@ -43,6 +43,8 @@ class ColumnPanes(ArrowKeyedColumns):
         self._template = template
         self._names = tuple(types)
         self._types = list(types.values())
+        has_lists = isinstance(template, list)
+        self._columns = [type_of_lists(map(pa.field, types, self._types), False)] if has_lists else self._types
         self._deadline_of = deadline_of
         self._by_slot: dict[int, KeyedTable] = {}
 
@@ -84,7 +86,7 @@ class ColumnPanes(ArrowKeyedColumns):
         if table is None:
             name, owner = f"columns/{self._name(slot)}", f"{self._owner}, window {slot}"
             store = self._environment.stores(name, owner)
-            table = self._by_slot[slot] = KeyedTable(self._types, store, None, owner)
+            table = self._by_slot[slot] = KeyedTable(self._columns, store, None, owner)
         return table
 
     def _layout(self, slot: int) -> StoredTable:
@@ -153,7 +155,7 @@ class ListPanes(ColumnPanes):
     def __init__(
         self, kind: type[Any], deadline_of: Callable[[int], int], environment: ColumnsEnvironment, fail: FailedMigration
     ) -> None:
-        types = {field.name: pa.list_(field.type) for field in schema_of(kind)}
+        types = {field.name: field.type for field in schema_of(kind)}
         super().__init__([empty_value(kind)], types, deadline_of, environment, fail)
         self._kind = kind
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.keys import OTHER, Keys, decoded_keys
-from dsv2.arrow.keyed.lists import EXPIRIES, lists_of
+from dsv2.arrow.keyed.lists import lists_of, type_of_lists
 from dsv2.arrow.keyed.table import TableState, decoded_page
 from dsv2.arrow.schema import field_names
 from dsv2.errors import CorruptDataError
@@ -59,7 +59,7 @@ class StoredTable(NamedTuple):
 
     @property
     def has_lists(self) -> bool:
-        """True if the value of a key is a list. If its elements expire, there is one more column, when each does."""
+        """True if the value of a key is a list. If its elements expire, they have one more field, when each does."""
         return isinstance(self.template, list)
 
     @property
@@ -75,17 +75,17 @@ class StoredTable(NamedTuple):
             and its expiry.
         """
         types = [type_named(name) for name in self.types]
-        if self.has_lists and self.expiry:
-            types.append(EXPIRIES)
+        if self.has_lists:
+            types = [type_of_lists(map(pa.field, self.names, types), bool(self.expiry))]
         keys, columns, deadlines = decoded_page(self.table.kind, types, self.has_deadlines, pages)
         if self.row_kind == RowKind.TIMERS:
             return keys, columns[0].to_pylist(), deadlines
         if self.has_lists:
-            return keys, self._lists(columns), deadlines
+            return keys, self._lists(columns[0]), deadlines
         make = _maker(self.template, self.names)
         return keys, [make(row) for row in zip(*(column.to_pylist() for column in columns), strict=True)], deadlines
 
-    def _lists(self, columns: Sequence[pa.Array]) -> list[Any]:
+    def _lists(self, lists: pa.ListArray) -> list[Any]:
         make: Any = _maker(self.template[0], self.names)
         if self.expiry:
             make_element = make
@@ -94,7 +94,7 @@ class StoredTable(NamedTuple):
                 *fields, expiry = row
                 return make_element(fields), expiry
 
-        return lists_of(columns, make)
+        return lists_of(lists, make)
 
     def rows(self, page: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
         """Return the rows of a page."""

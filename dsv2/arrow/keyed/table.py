@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
-from dsv2.arrow.keyed.cells import FixedCells, new_cells
+from dsv2.arrow.keyed.cells import FixedCells, ListCells, new_cells
 from dsv2.arrow.keyed.keys import NUMBER, Keys, stored_type
 from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
 from dsv2.arrow.keyed.row_index import RowIndex
@@ -116,6 +116,12 @@ class KeyedTable:
     def put(self, column: int, rows: Numbers, values: pa.Array) -> None:
         """Set values of a column. The rows are distinct, and marked as changed."""
         self._cells[column].put(rows, values)
+
+    def append(self, column: int, rows: Numbers, values: pa.Array, new: Numbers) -> None:
+        """Append to the lists in a column. The rows are those of ``make``, and ``new`` those that are new."""
+        cells = self._cells[column]
+        assert isinstance(cells, ListCells)
+        cells.append(rows, values, new)
 
     def keys_of(self, rows: Numbers) -> Keys:
         """Return the keys of rows."""
