@@ -19,9 +19,10 @@ from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.columns import empty_value
 from dsv2.arrow.keyed.folding import Groups
 from dsv2.arrow.keyed.panes import ArrowPanes
-from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of, taken_times
+from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, keys_of, records_of, table_of, taken_times
 from dsv2.arrow.schema import schema_of
 from dsv2.arrow.windows import late_records, rows_by_window
+from dsv2.base.columnar import fields_read
 from dsv2.base.type_variables import IN, OUT
 from dsv2.errors import ConfigurationError, ContractError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
@@ -51,8 +52,8 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
         return str(error).rstrip(".")
     for name, part in result.parts.items():
         if isinstance(part, Key):
-            source = given.field(key_names[part.index or 0]) if len(key_names) == 1 or part.index is not None else None
-            if source is None or source.type != made.field(name).type:
+            is_part = len(key_names) == 1 or part.index is not None
+            if not is_part or keys_of(given.empty_table(), key_names)[part.index or 0].type != made.field(name).type:
                 return f"{name!r} of {owner} is not a column with the type of the key"
     for name, columns in _columns_of(result).items():
         if (reason := _misfit(name, columns, given, result)) is not None:
@@ -62,7 +63,7 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
 
 def _fields_read(result: DeclaredResult[Any], key_names: Sequence[str]) -> set[str]:
     """The fields of the records that an aggregation reads, without those that only filters read."""
-    return {*key_names, *(name for part in result.partial.aggregates.values() for name in part.inputs)}
+    return {*fields_read(key_names), *(name for part in result.partial.aggregates.values() for name in part.inputs)}
 
 
 def _columns_of(result: DeclaredResult[Any]) -> dict[str, AggregateColumns[Any]]:
@@ -97,7 +98,7 @@ class ColumnAggregate(TableFunction[IN, OUT]):
     def __init__(self, result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str]) -> None:
         self.result = result
         self.kind = kind
-        self.key_names = tuple(key_names)
+        self.key_names = key_names
         self.fields = None if result.conditions else frozenset(_fields_read(result, key_names))
         """The fields that are read; the others do not become columns. None: all."""
         self.columns = _columns_of(result)
@@ -111,7 +112,7 @@ class ColumnAggregate(TableFunction[IN, OUT]):
         return emit
 
     def _keys_of(self, table: pa.Table) -> list[pa.ChunkedArray]:
-        return [table[name] for name in self.key_names]
+        return keys_of(table, self.key_names)
 
     def _inputs(self, table: pa.Table) -> dict[str, Arrays]:
         """The inputs of each aggregate, by field of the result."""
@@ -176,7 +177,7 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
         rows = self._emitted(keys, ctx)
         for name, part in self.result.parts.items():
             if isinstance(part, Key):
-                column = table[self.key_names[part.index or 0]]
+                column = keys[part.index or 0]
                 found[name] = column if rows is None else column.take(rows)
 
         def step(current: Arrays, groups: Groups) -> Arrays:

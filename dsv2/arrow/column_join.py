@@ -13,7 +13,7 @@ from dsv2.aggregates import WindowEnd, WindowStart
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.lists import ArrowKeyedLists
-from dsv2.arrow.records import records_of
+from dsv2.arrow.records import keys_of, records_of
 from dsv2.extension.join.declared import KeyField, Left, ResultField, Right
 from dsv2.extension.join.functions import JoinType
 from dsv2.model.record_batch import RecordBatch
@@ -81,7 +81,7 @@ class ColumnJoin(TwoInputColumnarFunction[Any], TableFunction[Any, Any], ABC):
         return lists
 
     def _keys(self, side: int, table: pa.Table) -> list[pa.ChunkedArray]:
-        return [table[name] for name in self.join.names[side]]
+        return keys_of(table, self.join.names[side])
 
     def _emit(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
@@ -17,7 +17,9 @@ from dsv2.arrow.casts import may_be_cast
 from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.functions import TableFunction, process_batch_failure
 from dsv2.arrow.records import ArrowRecords, chosen_records, records_of, table_of
-from dsv2.arrow.schema import rows_to_table, schema_of
+from dsv2.arrow.schema import column_type, rows_to_table, schema_of
+from dsv2.base.columnar import ComputedKey
+from dsv2.base.derived_classes import unused_name
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.errors import PlanError
 from dsv2.model.record_batch import RecordBatch
@@ -85,7 +87,38 @@ class Computation:
                 )
 
 
-class Condition:
+class Prepared(ABC, Generic[T]):
+    """A function of single records that can be computed for many of them at once. ``kind``: Their class."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._prepared: tuple[Sequence[Any], dict[int, T]] = (), {}
+
+    @abstractmethod
+    def _values(self, table: pa.Table) -> Sequence[T]:
+        """The results for the rows of a table."""
+
+    def prepare(self, records: Sequence[Any]) -> None:
+        """Compute it for records that ``of_record`` will be asked about."""
+        self._prepared = (), {}
+        if not len(records):
+            return
+        with suppress(Exception):  # which the record that causes it will raise again
+            values = self._values(table_of(records, self._kind))
+            rows = records.rows() if isinstance(records, ArrowRecords) else records
+            self._prepared = rows, dict(zip(map(id, rows), values, strict=True))
+
+    def of_record(self, record: Any) -> T:
+        """Return the result for a record."""
+        if (number := id(record)) in self._prepared[1]:
+            return self._prepared[1][number]
+        return self._values(rows_to_table([record], self._kind))[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_prepared": ((), {})}
+
+
+class Condition(Prepared[bool | None]):
     """An expression that is true for some records. Null counts as false.
 
     Args:
@@ -98,8 +131,7 @@ class Condition:
     """
 
     def __init__(self, kind: type[Any], condition: nw.Expr) -> None:
-        self._kind = kind
-        self._prepared: dict[int, bool | None] = {}
+        super().__init__(kind)
         self._computation = Computation(kind, {_CONDITION: condition})
         found = self._computation.schema.field(_CONDITION).type
         if not pa.types.is_boolean(found):
@@ -109,25 +141,58 @@ class Condition:
         """Return for each row of ``table`` whether it is true."""
         return in_one_piece(self._computation.of(table)[_CONDITION])
 
-    def prepare(self, records: Sequence[Any]) -> None:
-        """Evaluate it for records that ``of_record`` will be asked about. The next call must come before their end."""
-        self._prepared = {}
-        if not len(records):
-            return
-        with suppress(Exception):  # which the record that causes it will raise again
-            chosen = self.of(table_of(records, self._kind)).to_pylist()
-            rows = records.rows() if isinstance(records, ArrowRecords) else records
-            self._prepared = dict(zip(map(id, rows), chosen, strict=True))
-
-    def of_record(self, record: Any) -> bool | None:
-        """Return whether it is true for a record."""
-        if (number := id(record)) in self._prepared:
-            return self._prepared[number]
-        found: bool | None = self.of(rows_to_table([record], self._kind))[0].as_py()
+    def _values(self, table: pa.Table) -> Sequence[bool | None]:
+        found: list[bool | None] = self.of(table).to_pylist()
         return found
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_prepared": {}}
+
+class ExpressionKey(Prepared[Any], ComputedKey):
+    """A key selector whose keys are expressions.
+
+    Args:
+        kind: The class of the records.
+        columns: The expressions, or names of columns.
+
+    Raises:
+        PlanError: As for ``Computation``, or a column cannot be that of a key.
+        SchemaError: The class has no columns.
+    """
+
+    def __init__(self, kind: type[Any], columns: Sequence[nw.Expr | str]) -> None:
+        super().__init__(kind)
+        given = schema_of(kind)
+        wanted = ["key"] if len(columns) == 1 else [f"key_{number}" for number in range(1, len(columns) + 1)]
+        self._names = [unused_name(name, given.names) for name in wanted]
+        self._computation = Computation(kind, dict(zip(self._names, columns, strict=True)))
+        made = [column_type(field.type) for field in self._computation.schema]
+        self.types = [one for one, _ in made]
+        self._schema = pa.schema(list(zip(self._names, [other for _, other in made], strict=True)))
+        self.fields = [name for name in given.names if not self._is_defined_without(name)]
+        self.__qualname__ = ", ".join(map(str, columns))
+
+    def _is_defined_without(self, name: str) -> bool:
+        try:
+            self._computation.of(schema_of(self._kind).empty_table().drop_columns([name]))
+        except Exception:  # that of the library for a missing column
+            return False
+        return True
+
+    def columns_of(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        columns: list[pa.ChunkedArray] = self._computation.of(table).cast(self._schema).columns
+        return columns
+
+    def _values(self, table: pa.Table) -> Sequence[Any]:
+        columns = [column.to_pylist() for column in self.columns_of(table)]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def __call__(self, record: Any) -> Any:
+        return self.of_record(record)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names[index]
 
 
 def _expression(given: object) -> nw.Expr:
@@ -198,6 +263,20 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
         if chosen.true_count == len(table):
             return batch
         return chosen_records(batch, chosen)
+
+
+class GatherFunction(ExpressionFunction[T, T], Generic[T]):
+    """Emits its records together, so that expressions after it are evaluated for many of them at once."""
+
+    dsv2_inherits_parallelism = True
+    dsv2_part_of = "key_by"
+
+    @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.kind
+
+    def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
+        return batch
 
 
 class SelectFunction(ExpressionFunction[IN, OUT], Generic[IN, OUT]):

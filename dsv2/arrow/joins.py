@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from dsv2.arrow.column_join import ColumnJoin, Declared, in_order
-from dsv2.arrow.records import table_of, taken_times
+from dsv2.arrow.records import keys_of, table_of, taken_times
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.arrow.segments import matches
 from dsv2.arrow.temporal_join import TemporalColumns
 from dsv2.arrow.versioned_join import VersionedColumns
 from dsv2.arrow.waiting_joins import IntervalColumns, WindowJoinColumns
+from dsv2.base.columnar import fields_read
 from dsv2.errors import InternalError, SchemaError
 from dsv2.extension.join.declared import DeclaredJoin, KeyField, ResultField, Right, SideField
 from dsv2.extension.join.modes import IntervalMode, TemporalMode, UnboundedMode, VersionedMode, WindowMode
@@ -90,9 +91,11 @@ def _misfit(
         for field in schema:
             if "decimal" in str(field.type):
                 return f"{field.name!r} of {kind.__qualname__} is a Decimal, whose digits a column does not keep"
-    if any(name not in schema.names for schema, of in zip((left, right), names, strict=True) for name in of):
+    schemas = left, right
+    if any(name not in schema.names for schema, of in zip(schemas, names, strict=True) for name in fields_read(of)):
         return "a part of a key is not a column"
-    if [left.field(name).type for name in names[0]] != [right.field(name).type for name in names[1]]:
+    keys = [keys_of(schema.empty_table(), of) for schema, of in zip(schemas, names, strict=True)]
+    if [column.type for column in keys[0]] != [column.type for column in keys[1]]:
         return "the keys of both sides have different types"
     for name, source in sources.items():
         if isinstance(source, SideField | KeyField):

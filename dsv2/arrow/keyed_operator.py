@@ -11,7 +11,7 @@ import pyarrow as pa
 from dsv2.aggregates.field_types import field_types
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.functions import TableFunction
-from dsv2.arrow.records import ArrowWholeNumbers
+from dsv2.arrow.records import ArrowWholeNumbers, keys_of
 from dsv2.arrow.schema import schema_of
 from dsv2.base.derived_classes import derived_class, unused_name
 from dsv2.base.type_variables import IN, OUT
@@ -25,7 +25,7 @@ class KeyedOperator(TableFunction[IN, OUT]):
 
     def __init__(self, kind: type[IN], key_names: Sequence[str], result: type[OUT]) -> None:
         self.kind = kind
-        self.key_names = tuple(key_names)
+        self.key_names = key_names
         self.result = result
 
     @property
@@ -40,7 +40,7 @@ class KeyedOperator(TableFunction[IN, OUT]):
         return emit
 
     def _keys_of(self, table: pa.Table) -> list[pa.ChunkedArray]:
-        return [table[name] for name in self.key_names]
+        return keys_of(table, self.key_names)
 
 
 def with_time(kind: type[Any]) -> tuple[type[Any], str]:

@@ -177,8 +177,8 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
             if name in self.neighbours:
                 columns[name] = self._neighbour(name, rows, of, chosen)
             elif part is None or isinstance(part, Key):
-                source = name if part is None else self.key_names[part.index or 0]
-                columns[name] = rows[source].take(places)
+                column = rows[name] if part is None else self._keys_of(rows)[part.index or 0]
+                columns[name] = column.take(places)
             else:
                 columns[name] = results_of_frames(self.columns[name], inputs[name], low, high)
         records = records_of(pa.table(columns), self.emitted)

@@ -18,6 +18,7 @@ from dsv2.arrow.records import ArrowWholeNumbers, chosen_records, records_of, ta
 from dsv2.arrow.schema import schema_of
 from dsv2.arrow.segments import codes_of, combined, greatest, heads, ranks, shared_ranks, sorting
 from dsv2.arrow.windows import late_records, rows_by_window
+from dsv2.base.columnar import fields_read
 from dsv2.base.derived_classes import derived_class
 from dsv2.base.type_variables import IN, OUT, T
 from dsv2.extension.event_time import EventTimeProcessFunction
@@ -115,7 +116,7 @@ class FirstOrLast(KeyedOperator[T, T], Generic[T]):
         return [self._state]
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        table = table_of(batch.records, self.kind, {*self.key_names, *self.ranking.by})
+        table = table_of(batch.records, self.kind, {*fields_read(self.key_names), *self.ranking.by})
         keys, values = self._keys_of(table), self._values(table, batch)
         state, found = ctx.keyed_state(self._state), ctx.columns.find(keys)
         has_state = state.contains(keys).to_numpy(zero_copy_only=False)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
-from dsv2.base.columnar import Columnar, WholeNumbers
+from dsv2.base.columnar import Columnar, ComputedKey, WholeNumbers, fields_read
 from dsv2.base.type_variables import T
 from dsv2.model.record_batch import RecordBatch
 
@@ -95,9 +95,9 @@ class ArrowRecords(Columnar[T]):
     def split(
         self, names: Sequence[str], max_parallelism: int, parallelism: int, timestamps: Sequence[int | None] | None
     ) -> Iterable[tuple[int, ArrowRecords[T], Sequence[int | None] | None]] | None:
-        if any(name not in self.table.schema.names for name in names):
+        if any(name not in self.table.schema.names for name in fields_read(names)):
             return None
-        columns = [in_one_piece(self.table.column(name)) for name in names]
+        columns = [in_one_piece(column) for column in keys_of(self.table, names)]
         subtasks = subtasks_of(columns, max_parallelism, parallelism)  # also checks the keys
         return [(0, self, timestamps)] if parallelism == 1 else self._parts(subtasks, parallelism, timestamps)
 
@@ -142,6 +142,11 @@ def table_of(records: Sequence[Any], kind: type, names: Collection[str] | None =
     if isinstance(records, ArrowRecords) and records.kind is kind:
         return records.table
     return rows_to_table(records, kind, names)
+
+
+def keys_of(table: pa.Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Return the key columns with these names. Those of a ``ComputedKey`` are computed."""
+    return names.columns_of(table) if isinstance(names, ComputedKey) else [table[name] for name in names]
 
 
 def chosen_records(batch: RecordBatch[T], chosen: pa.BooleanArray) -> RecordBatch[T]:

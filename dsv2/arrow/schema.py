@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 
-from dsv2.arrow.casts import array_of, cast_exactly
+from dsv2.arrow.casts import array_of, cast_exactly, may_be_cast
 from dsv2.base.optional_types import without_none
 from dsv2.errors import PlanError, SchemaError
 
@@ -39,6 +39,18 @@ def schema_of(kind: type) -> pa.Schema:
         SchemaError: The class has no columns, or a field has no column type.
     """
     return _columns(kind)[0]
+
+
+def column_type(given: pa.DataType) -> tuple[type, pa.DataType]:
+    """Return the type of a field, and that of its column, which hold the values of a column of another type.
+
+    Raises:
+        PlanError: There is none.
+    """
+    for kind, wanted in _TYPES.items():
+        if may_be_cast(given, wanted) and not pa.types.is_null(given):
+            return kind, wanted
+    raise PlanError(f"a column of {given} cannot be a key.")
 
 
 def names_without_none(kind: type) -> Sequence[str]:

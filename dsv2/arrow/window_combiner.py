@@ -24,6 +24,7 @@ from dsv2.arrow.functions import process_batch_failure
 from dsv2.arrow.keyed.folding import Groups, fits_in_sum, fold
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import schema_of
+from dsv2.base.columnar import types_of_key
 from dsv2.base.derived_classes import derived_class
 from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.window.strategy import SlidingWindowStrategy
@@ -44,8 +45,7 @@ def combined(
     sent = [(name, fold) for name, part in result.partial.aggregates.items() for fold in _folds(part, kind)]
     if strategy.size % strategy.slide or len(sent) < len(result.partial.empty):
         return None
-    types = field_types(kind) or {}
-    keys = {f"key_{number}": types[name] for number, name in enumerate(key_names)}
+    keys = {f"key_{number}": one for number, one in enumerate(types_of_key(key_names, field_types(kind) or {}))}
     fields = {f"sent_{number}": int | None for number in range(len(sent))}
     name = f"combined_{len(sent)}_by_{'_'.join(key_names)}"
     made = derived_class(kind, name, (*keys.items(), *fields.items(), (_RECORDS, int)))

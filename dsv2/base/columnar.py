@@ -7,7 +7,7 @@ columns, and code with a faster path for columns checks for ``Columnar``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Self
 
@@ -76,8 +76,43 @@ class Columnar(Sequence[T_co], ABC):
         """
 
 
-def column_names(selector: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The fields that ``selector`` reads if it is an ``operator.attrgetter`` without dotted names; None otherwise."""
+class ComputedKey(Sequence[str], ABC):
+    """A key selector that computes the columns of keys. It is the sequence of their names."""
+
+    types: Sequence[type]
+    """The types of the columns."""
+    fields: Sequence[str]
+    """The fields of records that it reads."""
+
+    @abstractmethod
+    def __call__(self, record: Any) -> Any: ...
+
+    @abstractmethod
+    def columns_of(self, table: Any) -> list[Any]:
+        """Return the columns for the rows of an Arrow table."""
+
+    @abstractmethod
+    def prepare(self, records: Sequence[Any]) -> None:
+        """Compute the keys of records for which it is about to be called."""
+
+
+def fields_read(names: Sequence[str]) -> Sequence[str]:
+    """The fields that are read for a key of these columns."""
+    return names.fields if isinstance(names, ComputedKey) else names
+
+
+def types_of_key(names: Sequence[str], types: Mapping[str, Any]) -> Sequence[Any]:
+    """The types of the columns of a key. ``types``: Those of the fields of the records."""
+    return names.types if isinstance(names, ComputedKey) else [types.get(name, object) for name in names]
+
+
+def column_names(selector: Callable[..., Any]) -> Sequence[str] | None:
+    """The columns of the keys of ``selector``, a ``ComputedKey`` or an ``operator.attrgetter`` without dotted names.
+
+    None: It is another one.
+    """
+    if isinstance(selector, ComputedKey):
+        return selector
     if type(selector) is not attrgetter:
         return None
     names: tuple[str, ...] = selector.__reduce__()[1]  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic
@@ -11,7 +11,7 @@ from dsv2.aggregates import Aggregate, Key, Part
 from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import RunningAggregate
-from dsv2.base.columnar import column_names
+from dsv2.base.columnar import column_names, fields_read, types_of_key
 from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.errors import PlanError, SchemaError
 from dsv2.functions import ProcessFunction
@@ -190,13 +190,13 @@ def _type_of_key(selector: KeySelector, types: Mapping[str, Any]) -> Any:
     names = column_names(selector)
     if names is None:
         return key_type(selector)
-    parts = [types.get(name, object) for name in names]
+    parts = types_of_key(names, types)
     return parts[0] if len(parts) == 1 else tuple[tuple(parts)]  # type: ignore[misc]
 
 
 def choose_columns(
     ref: InputRef, result: DeclaredResult[Any], records: type[Any] | None
-) -> tuple[type[Any], tuple[str, ...]] | str:
+) -> tuple[type[Any], Sequence[str]] | str:
     """Return the class of the records and the fields of the key, for columns; or why they are aggregated one by one."""
     if ref.key_selector is None:
         return "the stream has no keys"
@@ -207,7 +207,7 @@ def choose_columns(
     if kind is UNDECLARED:
         return "the class of the records is not declared: pass it after the class of the results"
     types = field_types(kind)
-    if types is None or not set(names) <= types.keys():
+    if types is None or not types.keys() >= {*fields_read(names)}:
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
     try:
         reason: str | None = import_module("dsv2.arrow.aggregates").why_not_columns(result, kind, names)

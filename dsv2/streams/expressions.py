@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from dsv2.aggregates.field_types import field_types
-from dsv2.base.type_variables import OUT, T_co
+from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.errors import PlanError, SchemaError
 from dsv2.functions import ProcessFunction
-from dsv2.graph import InputRef, OperatorKind
+from dsv2.graph import InputRef, KeySelector, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
 from dsv2.streams.base import Stream
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from narwhals import Expr
 
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream
+
+    Column: TypeAlias = Expr | str
+    """An expression, or the name of a column."""
 
 
 class ColumnOperators(Stream[T_co], Generic[T_co]):
@@ -43,7 +47,7 @@ class ColumnOperators(Stream[T_co], Generic[T_co]):
         return configured(self._builder, _where(self, condition, records))
 
     def select(
-        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Expr | str
+        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Column
     ) -> ConfiguredStream[OUT]:
         """Emit a record of ``result`` for each record. Its fields are expressions on columns. The result is not keyed.
 
@@ -58,7 +62,7 @@ class ColumnOperators(Stream[T_co], Generic[T_co]):
         return configured(self._builder, _select(self, result, records, columns, keep=False))
 
     def with_columns(
-        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Expr | str
+        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Column
     ) -> ConfiguredStream[OUT]:
         """As ``select``. Fields of ``result`` that are not in ``columns`` have the value of the same field."""
         return configured(self._builder, _select(self, result, records, columns, keep=True))
@@ -72,16 +76,39 @@ class GlobalColumnOperators(Stream[T_co], Generic[T_co]):
         return configured_global(self._builder, _where(self, condition, records))
 
     def select(
-        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Expr | str
+        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Column
     ) -> ConfiguredGlobalStream[OUT]:
         """As ``NonKeyedPartitionStream.select``."""
         return configured_global(self._builder, _select(self, result, records, columns, keep=False))
 
     def with_columns(
-        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Expr | str
+        self, result: type[OUT], records: type[Any] | None = None, /, **columns: Column
     ) -> ConfiguredGlobalStream[OUT]:
         """As ``NonKeyedPartitionStream.with_columns``."""
         return configured_global(self._builder, _select(self, result, records, columns, keep=True))
+
+
+def key_of_columns(
+    stream: Stream[Any], columns: Sequence[object], records: type[Any] | None
+) -> tuple[InputRef, KeySelector]:
+    """Return the output whose records are partitioned by ``columns`` of them, and the key selector."""
+    names = [column for column in columns if isinstance(column, str)]
+    if names and len(names) == len(columns):
+        return stream._ref, attrgetter(*names)
+    where = f"key_by at {caller_location()}"
+    if not columns or len(names) + sum(map(_is_expression, columns)) < len(columns):
+        shown = ", ".join(map(repr, columns))
+        raise PlanError(f"{where} takes a callable (record) -> key, or names and expressions of columns, not {shown}.")
+
+    def create(made: Any, kind: type[Any]) -> tuple[ProcessFunction, KeySelector]:
+        return made.GatherFunction(kind), made.ExpressionKey(kind, columns)
+
+    function, selector = _created(stream, where, records, create)
+    return stream._add(OperatorKind.ONE_INPUT, function, "Gather"), selector
+
+
+def _is_expression(column: object) -> bool:
+    return type(column).__module__.partition(".")[0] == "narwhals"
 
 
 def _where(stream: Stream[Any], condition: Expr, records: type[Any] | None) -> InputRef:
@@ -89,7 +116,7 @@ def _where(stream: Stream[Any], condition: Expr, records: type[Any] | None) -> I
 
 
 def _select(
-    stream: Stream[Any], result: type[Any], records: type[Any] | None, columns: Mapping[str, Expr | str], *, keep: bool
+    stream: Stream[Any], result: type[Any], records: type[Any] | None, columns: Mapping[str, Column], *, keep: bool
 ) -> InputRef:
     def create(made: Any, kind: type[Any]) -> ProcessFunction:
         given = field_types(kind) or {}
@@ -103,14 +130,17 @@ def _select(
 def _added(
     stream: Stream[Any], method: str, records: type[Any] | None, create: Callable[[Any, type[Any]], ProcessFunction]
 ) -> InputRef:
-    where = f"{method} at {caller_location()}"
+    function = _created(stream, f"{method} at {caller_location()}", records, create)
+    return stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", ""))
+
+
+def _created(stream: Stream[Any], where: str, records: type[Any] | None, create: Callable[[Any, type[Any]], T]) -> T:
     for library in ("pyarrow", "narwhals"):
         require_client_library(library, "arrow", where)
     kind = declared_type_of(stream._ref) if records is None else records
     if kind is UNDECLARED:
         raise PlanError(f"{where}: the class of the records is not declared. Pass it as the last positional argument.")
     try:
-        function = create(import_module("dsv2.arrow.expressions"), kind)
+        return create(import_module("dsv2.arrow.expressions"), kind)
     except (PlanError, SchemaError) as error:
         raise PlanError(f"{where}: {error}") from error
-    return stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", ""))

@@ -39,11 +39,15 @@ from dsv2.streams.arguments import (
     require_version,
 )
 from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
+from dsv2.streams.expressions import key_of_columns
 from dsv2.streams.operators import GlobalOperators, RecordOperators, StreamOperators
 from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
 from dsv2.streams.over import KeyedOver
 from dsv2.streams.ranking import KeyedRanking
 from dsv2.streams.windowed_streams import GlobalWindowedStream, KeyedWindowedStream, NonKeyedWindowedStream
+
+if TYPE_CHECKING:
+    from dsv2.streams.expressions import Column
 
 K = TypeVar("K", bound=Hashable)
 NK = TypeVar("NK", bound=Hashable)
@@ -59,25 +63,39 @@ _CHOOSE_OUTPUT = "It has two outputs: call it on first or second."
 class PartitionableStream(Stream[T_co], Generic[T_co]):
     """A stream that can be repartitioned: any stream but a broadcast stream."""
 
+    @overload
     def key_by(
-        self, key_selector: Callable[[T_co], NK], *, version: int | None = None
-    ) -> KeyedPartitionStream[NK, T_co]:
+        self, key_selector: Callable[[T_co], NK], /, *, version: int | None = None
+    ) -> KeyedPartitionStream[NK, T_co]: ...
+    @overload
+    def key_by(
+        self, *columns: Column, records: type[Any] | None = None, version: int | None = None
+    ) -> KeyedPartitionStream[Any, T_co]: ...
+    def key_by(
+        self, *key: Callable[[T_co], Any] | Column, records: type[Any] | None = None, version: int | None = None
+    ) -> KeyedPartitionStream[Any, T_co]:
         """Partition by key. Records with equal keys go to the same partition, in order per channel.
 
         Args:
-            key_selector: Returns the key of a record, deterministically. A key is a str, bytes, int, bool, float, date,
-                datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen dataclass of these.
+            key: A callable that returns the key of a record, deterministically. A key is a str, bytes, int, bool,
+                float, date, datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen dataclass of these. Or one
+                or several columns: names of fields, and expressions as for ``select``. The key of several is a tuple.
+            records: The class of the records, for expressions. None: as the stream declares it.
             version: The version of the keys, at least 1. A restart from a checkpoint compares the versions, or the code
                 of the selectors if none is set, and is refused if they differ. Increase it when the keys change. A
                 selector without a version counts as version 1.
 
         Raises:
-            PlanError: ``key_selector`` or ``version`` is invalid.
+            PlanError: The key or ``version`` is invalid, or as for ``where``.
         """
-        if not takes(key_selector, 1):
-            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
-        require_version(version, (key_selector,))
-        return KeyedPartitionStream(self._builder, self._through(Exchange.HASH, key_selector, version))
+        if len(key) == 1 and callable(key[0]):
+            if not takes(key[0], 1):
+                raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key[0]!r}.")
+            ref, selector = self._ref, key[0]
+        else:
+            ref, selector = key_of_columns(self, key, records)
+        require_version(version, (selector,))
+        return KeyedPartitionStream(self._builder, InputRef(ref.node, ref.output, Exchange.HASH, selector, version))
 
     def shuffle(self) -> NonKeyedPartitionStream[T_co]:
         """Distribute the records evenly over the subtasks of the next operator."""

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
 from dsv2.aggregates.field_types import field_types
-from dsv2.base.columnar import column_names
+from dsv2.base.columnar import column_names, fields_read
 from dsv2.base.type_variables import OUT, T, T_co
 from dsv2.checks.arguments import is_whole_number
 from dsv2.checks.client_library import require_client_library
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Ties: TypeAlias = Literal["row_number", "rank", "dense_rank"]
 """The ranks of records with the same values: different ones, or as SQL's functions have them."""
-_Order: TypeAlias = tuple[type[Any], tuple[str, ...], Any]
+_Order: TypeAlias = tuple[type[Any], Sequence[str], Any]
 """The class of the records, the fields of the key, and the order."""
 
 
@@ -348,7 +348,7 @@ def _columns(
     return kind, names, ranking
 
 
-def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) -> tuple[type[Any], tuple[str, ...]]:
+def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) -> tuple[type[Any], Sequence[str]]:
     """Return the class of the records and the fields of the key, for an operator that runs on columns.
 
     Args:
@@ -365,8 +365,8 @@ def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) ->
     names = None if selector is None else column_names(selector)
     if names is None:
         raise PlanError(
-            f"{where} runs on columns, so the key must be a field: key_by(operator.attrgetter('user')). If it is "
-            f"computed, add it as a field with map or with_columns."
+            f"{where} runs on columns, so the key must be one: key_by('user'), or an expression of narwhals such as "
+            f"key_by(nw.col('time') // 1000)."
         )
     kind = declared_type_of(stream._ref) if records is None else records
     if kind is UNDECLARED:
@@ -375,7 +375,7 @@ def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) ->
         schema = import_module("dsv2.arrow.schema").schema_of(kind)
     except SchemaError as error:
         raise PlanError(f"{where} runs on columns: {error}") from error
-    for name in names:
+    for name in fields_read(names):
         if name not in schema.names:
             raise PlanError(f"{where}: {kind.__qualname__} has no field {name!r}, which is the key.")
     return kind, names

@@ -11,6 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dsv2 import Collector, OneInputStreamProcessFunction, PartitionedContext
 from dsv2.aggregates import (
     ApproxCountDistinct,
     ArgMax,
@@ -336,9 +337,45 @@ class DeclaredAggregates(Program):
         assert latest == {sums.user: sums for sums, _ in sorted(every, key=lambda one: one[0].clicks)}
 
 
+class Hour(NamedTuple):
+    """The clicks of a group of users."""
+
+    users: str
+    hour: int
+    clicks: int
+
+
+class CurrentKey(OneInputStreamProcessFunction[Click, tuple[Click, Any]]):
+    """Emits each record with the current key."""
+
+    def process_record(
+        self, record: Click, output: Collector[tuple[Click, Any]], ctx: PartitionedContext[tuple[Click, Any]]
+    ) -> None:
+        output.collect((record, ctx.state_manager.current_key))
+
+
+class ComputedKeys(Program):
+    """Expressions are keys of functions on records and of operators on columns."""
+
+    def build(self, p: Pipeline) -> None:
+        clicks = p.timed(CLICKS, attrgetter("time"))
+        users = nw.when(nw.col("user") < "user 2").then(nw.lit("some")).otherwise(nw.lit("others"))
+        keyed = clicks.key_by(users, nw.col("time") // 20)
+        p.collect(keyed.process(CurrentKey()), "records")
+        p.collect(keyed.aggregate(Hour, users=Key(0), hour=Key(1), clicks=Count()), "running")
+        windows = WindowStrategy.tumbling(timedelta(milliseconds=20))
+        p.collect(keyed.window(windows).aggregate(Hour, users=Key(0), hour=Key(1), clicks=Count()), "windows")
+
+    def check(self, run: Run) -> None:
+        keys = [("some" if click.user < "user 2" else "others", click.time // 20) for click in CLICKS]
+        run.expect_all(*zip(CLICKS, keys, strict=True), name="records")
+        run.expect_all(*(Hour(*key, keys[: at + 1].count(key)) for at, key in enumerate(keys)), name="running")
+        run.expect_all(*(Hour(*key, keys.count(key)) for key in set(keys)), name="windows")
+
+
 def user_of(click: Click) -> str:
     """The key, not as a column."""
     return click.user
 
 
-PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions(), CumulatingWindows())
+PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions(), CumulatingWindows(), ComputedKeys())

@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from dsv2.aggregates import WindowEnd, WindowStart
 from dsv2.aggregates.field_types import field_types, fits, shown
-from dsv2.base.columnar import column_names
+from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.base.optional_types import without_none
 from dsv2.base.type_variables import OUT
 from dsv2.errors import PlanError
@@ -99,7 +99,8 @@ class DeclaredJoin(TwoInputDeclaration, Generic[OUT]):
         kinds = [given or kind for given, kind in zip(self.records, known, strict=True)]
         names = [None if selector is None else column_names(selector) for selector in selectors]
         try:
-            sources = self.sources(kinds[0], kinds[1], names)
+            fields = [None if isinstance(of, ComputedKey) else of for of in names]
+            sources = self.sources(kinds[0], kinds[1], fields)
         except PlanError as error:
             raise PlanError(f"join at {caller_location()}: {error}") from error
         made: ProcessFunction | str

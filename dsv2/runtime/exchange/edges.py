@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from dsv2.base.columnar import column_names
+from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
@@ -198,6 +198,7 @@ class HashEdge(EdgeEmitter):
 
     __slots__ = (
         "_columns",
+        "_computed",
         "_origin",
         "_pair_routes",
         "_per_key",
@@ -223,6 +224,7 @@ class HashEdge(EdgeEmitter):
         self._tolerates = self._target.error_policy is not None
         self._select: KeySelector = _tolerant(edge.key_selector) if self._tolerates else edge.key_selector
         self._columns = column_names(edge.key_selector)
+        self._computed = self._columns if isinstance(self._columns, ComputedKey) else None
         self._subtask = subtask
         self._origin = origin
         self._per_key = plan.per_key
@@ -241,12 +243,15 @@ class HashEdge(EdgeEmitter):
         if batch.is_columnar:
             for piece in batch.pieces(_COLUMNAR_PIECE):
                 self._emit_columns(piece, self._columns)
-        elif batch.timestamps is None:
+            return
+        if self._computed is not None:
+            self._computed.prepare(batch.records)
+        if batch.timestamps is None:
             self._emit_rows(batch.records)
         else:
             self._emit_stamped_rows(batch)
 
-    def _emit_columns(self, batch: RecordBatch[Any], names: tuple[str, ...] | None) -> None:
+    def _emit_columns(self, batch: RecordBatch[Any], names: Sequence[str] | None) -> None:
         parts = None
         if names is not None:
             with contextlib.suppress(InvalidKeyError):  # the row path reports it with its record

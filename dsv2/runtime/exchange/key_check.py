@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, NoReturn
 
-from dsv2.base.columnar import column_names
+from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, KeySelector, Operator
 from dsv2.model.record_batch import RecordBatch
@@ -39,6 +39,8 @@ class KeyCheck(InspectingEmitter):
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         if not self._has_valid_columns(batch):
             check = self._check
+            if isinstance(self._columns, ComputedKey):
+                self._columns.prepare(batch.records)
             for record in batch.rows():
                 check(record)
         self._inner.emit_batch(batch)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from dsv2.base.columnar import ComputedKey
 from dsv2.errors import ContractError, IncompatibleCheckpointError
 from dsv2.graph import KeySelector, OperatorKind, handlers_of, owner_of_handlers
 from dsv2.graph.per_key import key_callback
@@ -424,6 +425,8 @@ class FunctionCalls:
             process, fail = function.dsv2_columns_callback(input_index), self._new_fail("process_batch")
             return ColumnarProcessor(process, self._collectors[0], self._partitioned, fail)
         processor = self._new_record_processor(input_index, function, select)
+        if isinstance(select, ComputedKey):
+            processor = PreparingProcessor(processor, select.prepare)
         parts = function.written_by_user if isinstance(function, WrappingFunction) else (function,)
         aggregates = next((part for part in parts if isinstance(part, KeepsAggregates)), None)
         return processor if aggregates is None else PreparingProcessor(processor, aggregates.prepare_records)

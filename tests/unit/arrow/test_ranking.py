@@ -264,7 +264,7 @@ class Placed(NamedTuple):
         (lambda stream: stream.top_n(1, Placed, by="time", ties="rank", rank="place"), "not unique with ties='rank'"),
         (lambda stream: stream.first("time", until="price"), "Bid has no field 'price' of type int for until"),
         (lambda stream: stream.first("tags"), "'tags' of Bid is a list, which has no order"),
-        (lambda stream: stream.map(list).key_by(len).last(), r"key_by\(operator.attrgetter\('user'\)\)"),
+        (lambda stream: stream.map(list).key_by(len).last(), r"must be one: key_by\('user'\)"),
         (lambda stream: stream.map(lambda bid: bid).key_by(attrgetter("user")).last(), "Pass it: records="),
         (lambda stream: stream.map(str).key_by(attrgetter("user")).last(), "str has no columns"),
         (lambda stream: stream.top_n(True, by=None), "at least 1, not True"),

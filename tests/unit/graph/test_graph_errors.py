@@ -40,7 +40,7 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "process at HERE: give both first_key_selector and second_key_selector to keep the stream keyed, or neither."),
     (lambda s: s.keyed.process(s.two_out, first_key_selector=str, second_key_selector="name"),
      "process at HERE: second_key_selector must be a callable (record) -> key, not 'name'."),
-    (lambda s: s.keyed.key_by("name"), "key_by at HERE takes a callable (record) -> key, not 'name'."),
+    (lambda s: s.keyed.key_by(7), "key_by at HERE takes a callable (record) -> key, or names and expressions of colu"),
 
     # Callables with a wrong signature.
     (lambda s: s.keyed.key_by(lambda: 1), "key_by at HERE takes a callable (record) -> key, not <function"),
