@@ -1,7 +1,8 @@
 """Encodes and decodes many pages of columns at once.
 
 A page is some rows of a table. Its bytes are the number of rows (4 bytes, little-endian), the sizes of its parts (4
-bytes each), and the parts. Each column has these parts:
+bytes each), and the parts. They are preceded by 0 (4 bytes), or if they are compressed with Zstandard, by their number.
+Each column has these parts:
 
 - the nulls: a byte for each row, 1 if the row has a value; empty if all have
 - values of a fixed size; whole numbers without the least one, which precedes them, in 1, 2, 4 or 8 bytes
@@ -26,6 +27,9 @@ from dsv2.errors import CorruptDataError
 _Part: TypeAlias = list[bytes]
 """A part of each page."""
 
+_COMPRESSED_FROM = 1 << 14  # smaller pages gain little
+_ZSTD = pa.Codec("zstd", 1)
+_SIZE = Struct("<I")
 _LEAST = Struct("<q")
 _WIDTHS: tuple[tuple[int, Any], ...] = ((1, np.uint8), (2, np.uint16), (4, np.uint32), (8, np.int64))
 _LIMITS = np.array([1 << 8, 1 << 16, 1 << 32], np.uint64)
@@ -39,10 +43,10 @@ def encode_pages(columns: Sequence[pa.Array], bounds: Numbers) -> list[bytes]:
         bounds: The first row of each page, and the number of rows.
     """
     parts = [part for column in columns for part in _parts(column, bounds)]
-    head = Struct(f"<{len(parts) + 1}I")
+    head = Struct(f"<{len(parts) + 2}I")
     counts = np.diff(bounds).tolist()
     return [
-        b"".join((head.pack(count, *map(len, pieces)), *pieces))
+        _compressed(b"".join((head.pack(0, count, *map(len, pieces)), *pieces)))
         for count, pieces in zip(counts, zip(*parts, strict=True), strict=True)
     ]
 
@@ -63,10 +67,10 @@ def decode_pages(types: Sequence[pa.DataType], pages: Sequence[bytes]) -> tuple[
     head = Struct(f"<{sum(map(_number_of_parts, types)) + 1}I")
     counts, rows = [], []
     try:
-        for page in pages:
-            count, *sizes = head.unpack_from(page)
+        for page in map(_decompressed, pages):
+            count, *sizes = head.unpack_from(page, _SIZE.size)
             counts.append(count)
-            rows.append(_pieces(page, head.size, sizes))
+            rows.append(_pieces(page, _SIZE.size + head.size, sizes))
         parts = iter([list(part) for part in zip(*rows, strict=True)])
         of_pages = np.array(counts, np.int64)
         columns = [_column(kind, parts, of_pages) for kind in types]
@@ -77,6 +81,20 @@ def decode_pages(types: Sequence[pa.DataType], pages: Sequence[bytes]) -> tuple[
     except Exception as error:
         raise CorruptDataError(f"A page of columns is damaged: {error}") from error
     return columns, of_pages
+
+
+def _compressed(page: bytes) -> bytes:
+    if len(page) < _COMPRESSED_FROM:
+        return page
+    packed = _ZSTD.compress(memoryview(page)[_SIZE.size :], asbytes=True)
+    return b"".join((_SIZE.pack(len(page) - _SIZE.size), packed)) if len(packed) < len(page) // 4 * 3 else page
+
+
+def _decompressed(page: bytes) -> bytes:
+    (size,) = _SIZE.unpack_from(page)
+    if not size:
+        return page
+    return b"".join((page[: _SIZE.size], _ZSTD.decompress(memoryview(page)[_SIZE.size :], size, asbytes=True)))
 
 
 def _pieces(page: bytes, start: int, sizes: Sequence[int]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Lists in memory, which consist of pieces."""
+"""Lists in memory, which consist of pieces, and their pages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 
 from dsv2.arrow.keyed.cells import ListCells
+from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
+from dsv2.errors import CorruptDataError
 
 KIND = pa.list_(pa.struct([("number", pa.int64()), ("text", pa.string()), ("tags", pa.list_(pa.string()))]))
 
@@ -51,3 +55,19 @@ def test_to_append_to_a_list_does_not_read_it() -> None:
     for _ in range(999):
         cells.append(row, lists, old)
     assert ListCells.get(cells, row).value_lengths().to_pylist() == [10_000]
+
+
+def test_large_pages_of_texts_are_compressed_and_damaged_ones_refused() -> None:
+    texts, bounds = (
+        pa.array([f"https://example.com/item/{number}" for number in range(5_000)]),
+        np.array([0, 10, 5_000]),
+    )
+    small, large = encode_pages([texts], bounds)
+    decoded, counts = decode_pages([pa.string()], [small, large])
+    assert decoded[0].equals(texts)
+    assert counts.tolist() == [10, 4_990]
+    assert b"https://example.com/item/9" in small
+    assert 3 * len(large) < pc.sum(pc.binary_length(texts)).as_py()
+    for damaged in (large[:-1], large[:4], large[:2], b"\xff" + large[1:]):
+        with pytest.raises(CorruptDataError, match="page of columns"):
+            decode_pages([pa.string()], [damaged])
