@@ -9,7 +9,7 @@ import narwhals as nw
 
 from dsv2 import NonKeyedPartitionStream
 from dsv2.extension.join import JoinMode, Left, Right, join
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("SideInput", "bids_of_sellers", "bids_with_auctions", "local_sellers", "with_side_input")
 
@@ -23,7 +23,7 @@ class LocalSeller(NamedTuple):
     auction: int
 
 
-def local_sellers(nexmark: Nexmark) -> NonKeyedPartitionStream[LocalSeller]:
+def local_sellers(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[LocalSeller]:
     """Query 3: the sellers of a category who live in three states."""
     auctions = nexmark.auctions.where(nw.col("category") == _CATEGORY).key_by(attrgetter("seller"))
     people = nexmark.people.where(nw.col("state").is_in(["OR", "ID", "CA"])).key_by(attrgetter("id"))
@@ -51,7 +51,7 @@ class ValuedBid(NamedTuple):
     value: str
 
 
-def with_side_input(nexmark: Nexmark) -> NonKeyedPartitionStream[ValuedBid]:
+def with_side_input(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[ValuedBid]:
     """Query 13: bids with the current row of a table. They wait until the table has been read."""
     rows = nexmark.env.from_collection([SideInput(key, f"value {key}") for key in range(10_000)])
     bids = nexmark.bids.with_columns(KeyedBid, key=nw.col("auction") % 10_000).key_by(attrgetter("key"))
@@ -77,7 +77,7 @@ class AuctionBid(NamedTuple):
     auction_extra: str
 
 
-def bids_with_auctions(nexmark: Nexmark) -> NonKeyedPartitionStream[AuctionBid]:
+def bids_with_auctions(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[AuctionBid]:
     """Query 20: the bids for auctions of a category, with their auctions."""
     auctions = nexmark.auctions.where(nw.col("category") == _CATEGORY)
     return nexmark.bids.key_by(attrgetter("auction")).connect_and_process(
@@ -128,7 +128,7 @@ class SellerBid(NamedTuple):
     auction_extra: str
 
 
-def bids_of_sellers(nexmark: Nexmark) -> NonKeyedPartitionStream[SellerBid]:
+def bids_of_sellers(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[SellerBid]:
     """Query 23: the bids of persons who also sell, with each of their auctions."""
     people = nexmark.people.key_by(attrgetter("id"))
     bids = nexmark.bids.key_by(attrgetter("bidder"))

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from examples.nexmark import joins, ranking, reports, stateless, windows, winning_bids
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
-STREAMS: dict[str, Callable[[Nexmark], Any]] = {
+STREAMS: dict[str, Callable[[NexmarkStreams], Any]] = {
     "q0": stateless.pass_through,
     "q1": stateless.euros,
     "q2": stateless.some_auctions,
@@ -27,7 +27,7 @@ STREAMS: dict[str, Callable[[Nexmark], Any]] = {
     "q22": stateless.folders,
     "q23": joins.bids_of_sellers,
 }
-UPDATES: dict[str, tuple[Callable[[Nexmark], Any], Callable[[Any], object]]] = {
+UPDATES: dict[str, tuple[Callable[[NexmarkStreams], Any], Callable[[Any], object]]] = {
     "q4": (winning_bids.mean_prices_of_categories, attrgetter("category")),
     "q15": (reports.daily_reports, attrgetter("day")),
     "q16": (reports.channel_reports, attrgetter("channel", "day")),
@@ -36,5 +36,5 @@ UPDATES: dict[str, tuple[Callable[[Nexmark], Any], Callable[[Any], object]]] = {
 }
 """Queries whose records replace earlier ones with the same key."""
 
-CHANGES: dict[str, Callable[[Nexmark], Any]] = {"q19": ranking.top_bids}
+CHANGES: dict[str, Callable[[NexmarkStreams], Any]] = {"q19": ranking.top_bids}
 """Queries whose records are changes of a table."""

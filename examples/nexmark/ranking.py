@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from dsv2 import NonKeyedPartitionStream
 from examples.nexmark.events import Bid
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("last_bids", "top_bids")
 
 
-def last_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[Bid]:
+def last_bids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Bid]:
     """Query 18: the last bid of each bidder for each auction. A later one replaces it."""
     return nexmark.bids.key_by(attrgetter("bidder", "auction")).last()
 
@@ -29,6 +29,6 @@ class RankedBid(NamedTuple):
     change: str  # +I, -U, +U or -D
 
 
-def top_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[RankedBid]:
+def top_bids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[RankedBid]:
     """Query 19: the ten highest bids of each auction, as changes."""
     return nexmark.bids.key_by(attrgetter("auction")).top_n(10, RankedBid, by="price", rank="rank", change="change")

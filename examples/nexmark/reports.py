@@ -9,7 +9,7 @@ import narwhals as nw
 
 from dsv2 import NonKeyedPartitionStream
 from dsv2.aggregates import Count, CountDistinct, Key, Max, Mean, Min, Part, Sum
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("auction_reports", "channel_reports", "daily_reports")
 
@@ -60,7 +60,7 @@ class DailyReport(NamedTuple):
     dear_auctions: int
 
 
-def daily_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[DailyReport]:
+def daily_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[DailyReport]:
     """Query 15: the bids of each day so far."""
     by_day = _dated(nexmark).key_by(attrgetter("day")).mini_batch()
     return by_day.aggregate(DailyReport, day=Key(), **_BIDS, **_DISTINCT)
@@ -84,7 +84,7 @@ class ChannelReport(NamedTuple):
     dear_auctions: int
 
 
-def channel_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[ChannelReport]:
+def channel_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[ChannelReport]:
     """Query 16: the bids of each channel and day so far, and their last minute."""
     by_channel = _dated(nexmark).key_by(attrgetter("channel", "day")).mini_batch()
     last = Max("minute")
@@ -104,7 +104,7 @@ class AuctionReport(NamedTuple):
     total: int
 
 
-def auction_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[AuctionReport]:
+def auction_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[AuctionReport]:
     """Query 17: the prices of each auction and day so far."""
     return (
         _dated(nexmark)
@@ -123,5 +123,5 @@ def auction_reports(nexmark: Nexmark) -> NonKeyedPartitionStream[AuctionReport]:
     )
 
 
-def _dated(nexmark: Nexmark) -> NonKeyedPartitionStream[DatedBid]:
+def _dated(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[DatedBid]:
     return nexmark.bids.with_columns(DatedBid, day=_DAY, minute=_MINUTE)

@@ -1,14 +1,14 @@
-"""The streams of an auction: sources that generate columns."""
+"""The streams of an auction, and sources that generate their events as columns."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,10 @@ from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.arrow import records_of
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.model import RecordBatch
-from dsv2.sources import DataclassSerializer, Portion, RoundRobinSplitAssigner, SplitSource
+from dsv2.sources import BaseSource, DataclassSerializer, Portion, RoundRobinSplitAssigner, SplitSource
 from examples.nexmark.events import PER_ROUND, Auction, Bid, Numbers, Person, auctions, bids, people
 
-__all__ = ("AuctionSource", "BidSource", "EventSource", "Nexmark", "PersonSource")
+__all__ = ("AuctionSource", "BidSource", "EventSource", "Nexmark", "NexmarkStreams", "PersonSource")
 
 EventT = TypeVar("EventT", Person, Auction, Bid)
 _ROUNDS_AT_ONCE = 1_000
@@ -110,16 +110,56 @@ class BidSource(EventSource[Bid]):
         return bids(rounds, self.events_per_second)
 
 
-class Nexmark:
+class NexmarkStreams(ABC):
     """The three streams, with timestamps and watermarks.
+
+    Args:
+        env: The environment.
+        splits: The number of parts of a stream that are read side by side. With 1, events keep their order.
+    """
+
+    def __init__(self, env: ExecutionEnvironment, splits: int = 1) -> None:
+        self.env = env
+        self.splits = splits
+
+    @abstractmethod
+    def source_of(self, kind: type[EventT], /) -> BaseSource[EventT]:
+        """Return the source of the events of a class."""
+
+    @cached_property
+    def people(self) -> NonKeyedPartitionStream[Person]:
+        """The persons."""
+        return self._stream(Person)
+
+    @cached_property
+    def auctions(self) -> NonKeyedPartitionStream[Auction]:
+        """The auctions."""
+        return self._stream(Auction)
+
+    @cached_property
+    def bids(self) -> NonKeyedPartitionStream[Bid]:
+        """The bids."""
+        return self._stream(Bid)
+
+    def _stream(self, kind: type[EventT]) -> NonKeyedPartitionStream[EventT]:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+        strategy = times.with_max_out_of_order_time(timedelta(seconds=4)).build_as_watermark_strategy()
+        events = self.env.from_source(self.source_of(kind), f"{kind.__name__}Source", watermarks=strategy)
+        return events.with_parallelism(self.splits)
+
+
+class Nexmark(NexmarkStreams):
+    """The streams of generated events.
 
     Args:
         env: The environment.
         events: The number of events of all classes.
         events_per_second: The rate in event time. Default: 100.
-        splits: The number of parts that are read side by side. Default: 1, which keeps the order of events.
+        splits: As for ``NexmarkStreams``. Default: 1.
         events_per_batch: The maximum number of events in a micro-batch. None (default): no limit.
     """
+
+    _sources: ClassVar[dict[type, Any]] = {Person: PersonSource, Auction: AuctionSource, Bid: BidSource}
 
     def __init__(
         self,
@@ -130,29 +170,11 @@ class Nexmark:
         splits: int = 1,
         events_per_batch: int | None = None,
     ) -> None:
-        self.env = env
+        super().__init__(env, splits)
         self._events = events
         self._rate = events_per_second
-        self._splits = splits
         self._limit = events_per_batch
 
-    @cached_property
-    def people(self) -> NonKeyedPartitionStream[Person]:
-        """The persons."""
-        return self._stream(PersonSource)
-
-    @cached_property
-    def auctions(self) -> NonKeyedPartitionStream[Auction]:
-        """The auctions."""
-        return self._stream(AuctionSource)
-
-    @cached_property
-    def bids(self) -> NonKeyedPartitionStream[Bid]:
-        """The bids."""
-        return self._stream(BidSource)
-
-    def _stream(self, source: type[EventSource[EventT]]) -> NonKeyedPartitionStream[EventT]:
-        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
-        strategy = times.with_max_out_of_order_time(timedelta(seconds=4)).build_as_watermark_strategy()
-        events = source(self._events, self._rate, self._splits, self._limit)
-        return self.env.from_source(events, source.__name__, watermarks=strategy).with_parallelism(self._splits)
+    def source_of(self, kind: type[EventT], /) -> BaseSource[EventT]:
+        source: EventSource[EventT] = self._sources[kind](self._events, self._rate, self.splits, self._limit)
+        return source

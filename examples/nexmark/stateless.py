@@ -9,7 +9,7 @@ import narwhals as nw
 
 from dsv2 import FileSink, NonKeyedPartitionStream
 from examples.nexmark.events import Bid
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("channel_ids", "daytime_bids", "euros", "files_by_minute", "folders", "pass_through", "some_auctions")
 
@@ -17,7 +17,7 @@ _DOLLARS_TO_EUROS = 0.908
 _CHANNEL_ID = "(&|^)channel_id=([^&]*)"
 
 
-def pass_through(nexmark: Nexmark) -> NonKeyedPartitionStream[Bid]:
+def pass_through(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Bid]:
     """Query 0: all bids."""
     return nexmark.bids
 
@@ -30,7 +30,7 @@ class EuroBid(NamedTuple):
     extra: str
 
 
-def euros(nexmark: Nexmark) -> NonKeyedPartitionStream[EuroBid]:
+def euros(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[EuroBid]:
     """Query 1: prices in euros."""
     return nexmark.bids.with_columns(EuroBid, price=nw.col("price") * _DOLLARS_TO_EUROS)
 
@@ -40,7 +40,7 @@ class Price(NamedTuple):
     price: int
 
 
-def some_auctions(nexmark: Nexmark) -> NonKeyedPartitionStream[Price]:
+def some_auctions(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Price]:
     """Query 2: the bids for some auctions."""
     return nexmark.bids.where(nw.col("auction") % 123 == 0).with_columns(Price)
 
@@ -55,7 +55,7 @@ class BidOfMinute(NamedTuple):
     minute: str
 
 
-def files_by_minute(nexmark: Nexmark, folder: Path) -> None:
+def files_by_minute(nexmark: NexmarkStreams, folder: Path) -> None:
     """Query 10: the bids in files, a folder for each minute."""
     time = nw.col("time").cast(nw.Datetime("ms"))
     day, minute = time.dt.to_string("%Y-%m-%d"), time.dt.to_string("%H:%M")
@@ -73,7 +73,7 @@ class TimedBid(NamedTuple):
     letters: int
 
 
-def daytime_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[TimedBid]:
+def daytime_bids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[TimedBid]:
     """Query 14: bids of some prices, with the time of day and the number of letters c in ``extra``."""
     price = nw.col("price") * _DOLLARS_TO_EUROS
     hour = nw.col("time").cast(nw.Datetime("ms")).dt.hour()
@@ -96,7 +96,7 @@ class BidOfChannel(NamedTuple):
     channel_id: str
 
 
-def channel_ids(nexmark: Nexmark) -> NonKeyedPartitionStream[BidOfChannel]:
+def channel_ids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[BidOfChannel]:
     """Query 21: the number of the channel, by its name or from the address."""
     name, url = nw.col("channel").str.to_lowercase(), nw.col("url")
     known = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
@@ -116,7 +116,7 @@ class Folders(NamedTuple):
     folder3: str
 
 
-def folders(nexmark: Nexmark) -> NonKeyedPartitionStream[Folders]:
+def folders(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Folders]:
     """Query 22: the first folders of the address."""
     parts = nw.col("url").str.split("/").list
     return nexmark.bids.with_columns(Folders, folder1=parts.get(3), folder2=parts.get(4), folder3=parts.get(5))

@@ -12,7 +12,7 @@ from dsv2 import NonKeyedPartitionStream
 from dsv2.aggregates import Count, Key, Max, WindowEnd, WindowStart
 from dsv2.extension.join import JoinMode, JoinType, Left, join
 from dsv2.extension.window import TimeType, WindowStrategy
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("active_new_sellers", "bids_by_the_clock", "highest_bids", "hot_auctions", "sessions")
 
@@ -38,7 +38,7 @@ class HotAuction(NamedTuple):
     greatest: int
 
 
-def hot_auctions(nexmark: Nexmark) -> NonKeyedPartitionStream[HotAuction]:
+def hot_auctions(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[HotAuction]:
     """Query 5: every two seconds the auctions with the most bids in the last ten."""
     slide = timedelta(seconds=2)
     windows = nexmark.bids.key_by(attrgetter("auction")).window(WindowStrategy.sliding(_TEN_SECONDS, slide))
@@ -73,7 +73,7 @@ class HighestBid(NamedTuple):
     greatest: int
 
 
-def highest_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[HighestBid]:
+def highest_bids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[HighestBid]:
     """Query 7: the bids with the highest price of each ten seconds."""
     placed = nexmark.bids.with_columns(PlacedBid, window=nw.col("time") // 10_000).key_by(attrgetter("window"))
     greatest = placed.window(_TUMBLING).aggregate(GreatestPrice, window=Key(), greatest=Max("price"))
@@ -88,7 +88,7 @@ class NewSeller(NamedTuple):
     start: int
 
 
-def active_new_sellers(nexmark: Nexmark) -> NonKeyedPartitionStream[NewSeller]:
+def active_new_sellers(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[NewSeller]:
     """Query 8: persons who opened an auction within the ten seconds in which they came."""
     return nexmark.people.key_by(attrgetter("id")).connect_and_process(
         nexmark.auctions.key_by(attrgetter("seller")),
@@ -103,16 +103,16 @@ class Session(NamedTuple):
     end: int
 
 
-def sessions(nexmark: Nexmark) -> NonKeyedPartitionStream[Session]:
+def sessions(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Session]:
     """Query 11: the bids of each bidder until ten seconds without one."""
     return _of_bidders(nexmark, WindowStrategy.session(_TEN_SECONDS))
 
 
-def bids_by_the_clock(nexmark: Nexmark) -> NonKeyedPartitionStream[Session]:
+def bids_by_the_clock(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[Session]:
     """Query 12: the bids of each bidder in ten seconds of the wall clock."""
     return _of_bidders(nexmark, WindowStrategy.tumbling(_TEN_SECONDS, TimeType.PROCESSING))
 
 
-def _of_bidders(nexmark: Nexmark, strategy: WindowStrategy) -> NonKeyedPartitionStream[Session]:
+def _of_bidders(nexmark: NexmarkStreams, strategy: WindowStrategy) -> NonKeyedPartitionStream[Session]:
     windows = nexmark.bids.key_by(attrgetter("bidder")).window(strategy)
     return windows.aggregate(Session, bidder=Key(), bids=Count(), start=WindowStart(), end=WindowEnd())

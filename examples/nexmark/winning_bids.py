@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dsv2 import NonKeyedPartitionStream
 from dsv2.aggregates import Key, Mean
 from dsv2.extension.join import JoinMode, Left, Right, join
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import NexmarkStreams
 
 __all__ = ("mean_prices_of_categories", "mean_prices_of_sellers", "winning_bids")
 
@@ -31,7 +31,7 @@ class WinningBid(NamedTuple):
     bid_extra: str
 
 
-def winning_bids(nexmark: Nexmark) -> NonKeyedPartitionStream[WinningBid]:
+def winning_bids(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[WinningBid]:
     """Query 9: each auction with its highest bid, of equal ones the earliest, when it has expired."""
     bids_in_time = join(
         WinningBid,
@@ -53,7 +53,7 @@ class CategoryPrice(NamedTuple):
     price: float
 
 
-def mean_prices_of_categories(nexmark: Nexmark) -> NonKeyedPartitionStream[CategoryPrice]:
+def mean_prices_of_categories(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[CategoryPrice]:
     """Query 4: the mean winning price of each category so far."""
     by_category = winning_bids(nexmark).key_by(attrgetter("category"))
     return by_category.mini_batch().aggregate(CategoryPrice, category=Key(), price=Mean("price"))
@@ -65,7 +65,7 @@ class SellerPrice(NamedTuple):
     mean_price: float
 
 
-def mean_prices_of_sellers(nexmark: Nexmark) -> NonKeyedPartitionStream[SellerPrice]:
+def mean_prices_of_sellers(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[SellerPrice]:
     """Query 6: the mean winning price of the last ten auctions of each seller, by expiry."""
     by_seller = winning_bids(nexmark).key_by(attrgetter("seller"))
     return by_seller.over(rows=10).aggregate(SellerPrice, mean_price=Mean("price"))

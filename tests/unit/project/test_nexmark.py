@@ -10,12 +10,15 @@ from typing import Any
 import duckdb
 import pytest
 
+from components.kafka import KafkaBroker
 from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.local import LocalRuntime
 from dsv2.model import ChangeKind
 from examples.nexmark import ranking, stateless, windows
 from examples.nexmark.queries import STREAMS, UPDATES
-from examples.nexmark.source import Nexmark
+from examples.nexmark.source import Nexmark, NexmarkStreams
+from examples.nexmark.stored import NexmarkFiles, NexmarkTopics, write_files, write_topics
+from tests.kafka_topics import Topics
 from tests.oracles.nexmark import expected_rows
 
 EVENTS, RATE = 20_000, 100
@@ -71,3 +74,35 @@ def test_files_have_the_rows_of_their_minutes(tmp_path: Path) -> None:
     rows = duckdb.execute(f"FROM read_csv('{tmp_path}/bids/day=*/minute=*/*.csv', {options})").fetchall()
     expected = expected_rows("q10", EVENTS, RATE)
     assert Counter(rows) == Counter(tuple(map(str, row)) for row in expected)
+
+
+@pytest.mark.parametrize("query", ["q3", "q5", "q18"])
+def test_files_hold_the_events(query: str, tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    write_files(Nexmark(env, FEWER, events_per_second=RATE, events_per_batch=FEWER // 3), tmp_path)
+    env.execute()
+    assert_reads(lambda env: NexmarkFiles(env, tmp_path), query)
+
+
+@pytest.mark.kafka
+def test_topics_hold_the_events(kafka_broker: KafkaBroker) -> None:
+    topics, servers = Topics(kafka_broker.bootstrap_servers), kafka_broker.bootstrap_servers
+    for name in ("person", "auction", "bid"):
+        topics.create(name=name)
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    write_topics(Nexmark(env, FEWER, events_per_second=RATE, events_per_batch=FEWER // 3), servers)
+    env.execute()
+    for query in ("q3", "q5", "q18"):
+        assert_reads(lambda env: NexmarkTopics(env, servers), query)
+
+
+def assert_reads(streams: Callable[[ExecutionEnvironment], NexmarkStreams], query: str) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env.set_parallelism(2)
+    sink = CollectSink[Any]()
+    build = UPDATES[query][0] if query in UPDATES else STREAMS[query]
+    build(streams(env)).to_sink(sink)
+    env.execute()
+    key = UPDATES[query][1] if query in UPDATES else tuple
+    rows = {key(record): tuple(record) for record in sink.results}
+    assert Counter(rows.values()) == Counter(expected_rows(query, FEWER, RATE))
