@@ -5,7 +5,8 @@ on the driver, in ``local[2]``. Each record has a due time. A micro-batch contai
 planned, so a record waits for the previous micro-batch and then for its own. The first seconds, in which the job starts
 and catches up, are not measured. A rate is sustained if the latency at the end is not higher than at the beginning.
 
-A second table shows the parts of the micro-batches, as Spark times them.
+Java's compilers need minutes, so each rate is measured twice: after 20 s and after 120 s. Only the first rate begins in
+a new JVM. A second table shows the parts of the micro-batches, as Spark times them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from benchmarks.common.batch_parts import median_parts, parts_of, stages_of
 from benchmarks.common.machine import machine
@@ -37,7 +39,7 @@ from runtime_spark.job.query import StreamingJob
 __all__ = ("main",)
 
 NAME = "latency"
-SHORT = {"rates": [200], "seconds": 2.0, "skip": 1.0}
+SHORT = {"rates": [200], "seconds": 2.0, "skip": [1.0]}
 PERCENTILES = (50, 90, 95, 99)
 
 _KEYS = 1_000
@@ -98,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rates = [1_000, 10_000, 50_000, 100_000, 200_000]
     parser.add_argument("--rates", type=int, nargs="+", default=rates, help="records per second (1,000 to 200,000)")
     parser.add_argument("--seconds", type=float, default=30, help="measured seconds for each rate (30)")
-    parser.add_argument("--skip", type=float, default=20, help="seconds before those (20)")
+    parser.add_argument("--skip", type=float, nargs="+", default=[20, 120], help="seconds before those (20 120)")
     options = parser.parse(arguments, SHORT)
     conditions = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -107,42 +109,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     report = Report(NAME, "Latency by rate", conditions)
     with spark_session("latency benchmark") as spark:
-        measured = [(rate, *measure(spark, rate, options)) for rate in options.rates]
-    rows = [_numbers(rate, late) for rate, late, _ in measured]
+        measured = [(rate, one) for rate in options.rates for one in measure(spark, rate, options)]
     header = (
         "records/s",
+        "after s",
         "records",
         *(f"{percent} % ms" for percent in PERCENTILES),
         "longest ms",
         "last second / first",
     )
-    report.table("From due to the sink", header, rows)
-    names = dict.fromkeys(name for _, _, parts in measured for name in parts)
+    report.table("From due to the sink", header, [_numbers(rate, one) for rate, one in measured])
+    names = dict.fromkeys(name for _, one in measured for name in one.parts)
     table: list[tuple[str | float, ...]] = [
-        (name, *(round(parts.get(name, 0), 1) for _, _, parts in measured)) for name in names
+        (name, *(round(one.parts.get(name, 0), 1) for _, one in measured)) for name in names
     ]
-    whole = [round(sum(parts.values()), 1) for _, _, parts in measured]
+    whole = [round(sum(one.parts.values()), 1) for _, one in measured]
     title = "Parts of a micro-batch, median in ms, by records/s"
-    report.table(title, ("part", *map(str, options.rates)), [*table, ("sum of the medians", *whole)])
+    settings = [f"{rate}, after {one.skipped:g} s" for rate, one in measured]
+    report.table(title, ("part", *settings), [*table, ("sum of the medians", *whole)])
     report.publish(options.results)
     return 0
 
 
-def measure(
-    spark: SparkSession, rate: int, options: argparse.Namespace
-) -> tuple[list[tuple[float, float]], dict[str, float]]:
-    """Return the due time and the latency of records, in seconds, and the parts of the micro-batches, in ms."""
+@dataclass(frozen=True)
+class Measured:
+    """A measurement that began ``skipped`` seconds after the first record.
+
+    ``late``: The due time and the latency of the records, in seconds. ``parts``: The parts of the micro-batches, in ms.
+    """
+
+    skipped: float
+    late: list[tuple[float, float]]
+    parts: dict[str, float]
+
+
+def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list[Measured]:
+    """Run the job once, and measure it as often as ``options`` say."""
     late: list[tuple[float, float]] = []
     begin = time.time() + 1
-    counting = begin + options.skip
+    spans = [(begin + skipped, begin + skipped + options.seconds) for skipped in options.skip]
 
     def write(counts: list[tuple[int, float]], batch_id: int) -> None:
         now = time.time()
-        late.extend((moment, now - moment) for _, moment in counts if moment >= counting)
+        late.extend((moment, now - moment) for _, moment in counts if any(a <= moment < b for a, b in spans))
 
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(_SPLITS)
-    count = int(rate * (options.skip + options.seconds))
+    count = int(rate * (max(options.skip) + options.seconds))
     records = env.from_source(Paced(rate, begin, count), "records").with_uid("records")
     counts = records.key_by(lambda record: record.user).process(Count()).with_uid("counts")
     counts.to_sink(ForeachBatchSink(write)).with_uid("late")
@@ -152,12 +165,23 @@ def measure(
         assert isinstance(job, StreamingJob)
         progress = [one for one in job.query.recentProgress if "addBatch" in one.durationMs]
         stages = stages_of(spark)
-    counted = [one for one in progress if datetime.fromisoformat(one.timestamp).timestamp() >= counting]
-    assert len(late) == count - sum(begin + index / rate < counting for index in range(count))
-    return sorted(late), median_parts([parts_of(one, stages) for one in counted])
+    assert len(late) == sum(any(a <= begin + index / rate < b for a, b in spans) for index in range(count))
+    return [
+        Measured(
+            skipped,
+            sorted(one for one in late if first <= one[0] < end),
+            median_parts([parts_of(one, stages) for one in progress if first <= _began(one) < end]),
+        )
+        for skipped, (first, end) in zip(options.skip, spans, strict=True)
+    ]
 
 
-def _numbers(rate: int, late: Sequence[tuple[float, float]]) -> tuple[float | int, ...]:
+def _began(progress: StreamingQueryProgress) -> float:
+    return datetime.fromisoformat(progress.timestamp).timestamp()
+
+
+def _numbers(rate: int, measured: Measured) -> tuple[float | int, ...]:
+    late = measured.late
     delays = sorted(delay for _, delay in late)
     cuts = statistics.quantiles(delays, n=100)
     first = [delay for moment, delay in late if moment < late[0][0] + 1]
@@ -165,6 +189,7 @@ def _numbers(rate: int, late: Sequence[tuple[float, float]]) -> tuple[float | in
     growth = statistics.mean(last) / statistics.mean(first)
     return (
         rate,
+        measured.skipped,
         len(late),
         *(round(cuts[percent - 1] * 1000) for percent in PERCENTILES),
         round(delays[-1] * 1000),

@@ -85,8 +85,8 @@ def _latency(results: Path) -> Plot:
     content = _report(results, "latency")
     header = content["tables"][0]["header"] if content else []
     columns = {name: index for index, name in enumerate(header) if "%" in name}
-    lines = {
-        name: [(float(row[0]), float(row[index])) for row in _table(results, "latency")]
+    lines = {  # of each rate the last measurement, in the warmest JVM
+        name: list({float(row[0]): float(row[index]) for row in _table(results, "latency")}.items())
         for name, index in columns.items()
     }
     return Plot("latency", "Latency by rate", "records/s", "ms from due to the sink", lines, logarithmic=True)
