@@ -264,7 +264,8 @@ class DistinctColumns(AggregateColumns[CountDistinct]):
         return pa.int64()
 
     def fold(self, current: Arrays, inputs: Arrays, groups: Groups) -> Arrays:
-        return [self._added(current[0], inputs[0], groups)[0]]
+        values, owners = _different(inputs[0], groups.places)
+        return [self._added(current[0], values, Groups(owners, groups.count))[0]]
 
     def running(self, current: Arrays, inputs: Arrays, groups: Groups) -> tuple[pa.Array, Arrays]:
         after, is_new = self._added(current[0], inputs[0], groups)
@@ -376,6 +377,14 @@ def _all_values(current: pa.ListArray, values: pa.Array, groups: Groups) -> tupl
     return together, np.concatenate([owners, groups.places[rows]]), rows
 
 
+def _different(values: pa.Array, owners: Numbers) -> tuple[pa.Array, Numbers]:
+    """The different values of each owner, in any order, and their owners. Null is none."""
+    coded = values.dictionary_encode()
+    count = len(coded.dictionary)
+    pairs = pc.unique(pc.add(coded.indices.cast(pa.int64()), pa.array(owners * count))).drop_null().to_numpy()
+    return coded.dictionary.take(pa.array(pairs % max(count, 1))), pairs // max(count, 1)
+
+
 def _distinct(values: pa.Array, owners: Numbers) -> tuple[pa.Array, Numbers, Numbers]:
     """The distinct values of each owner in their order, their owners, and the place of the first of each."""
     if pa.types.is_float64(values.type):
@@ -405,6 +414,8 @@ def _added_numbers(current: pa.ListArray, values: pa.Array, groups: Groups) -> t
     added[~added] = known[places[~added]] != numbers[~added]
     is_new = np.zeros(len(values), np.bool_)
     is_new[rows[added]] = True
+    if not added.any():
+        return current, is_new
     together = np.insert(known, places[added], numbers[added])
     return _lists(pa.array(together), sizes + np.bincount(owners[added], minlength=groups.count)), is_new
 

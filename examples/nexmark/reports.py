@@ -39,9 +39,7 @@ class DatedBid(NamedTuple):
     auction: int
     bidder: int
     price: int
-    channel: str
     day: str
-    minute: str
 
 
 class DailyReport(NamedTuple):
@@ -66,6 +64,15 @@ def daily_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[DailyRepor
     return by_day.aggregate(DailyReport, day=Key(), **_BIDS, **_DISTINCT)
 
 
+class DatedChannelBid(NamedTuple):
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    day: str
+    minute: str
+
+
 class ChannelReport(NamedTuple):
     channel: str
     day: str
@@ -86,7 +93,8 @@ class ChannelReport(NamedTuple):
 
 def channel_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[ChannelReport]:
     """Query 16: the bids of each channel and day so far, and their last minute."""
-    by_channel = _dated(nexmark).key_by(attrgetter("channel", "day")).mini_batch()
+    dated = nexmark.bids.with_columns(DatedChannelBid, day=_DAY, minute=_MINUTE)
+    by_channel = dated.key_by(attrgetter("channel", "day")).mini_batch()
     last = Max("minute")
     return by_channel.aggregate(ChannelReport, channel=Key(0), day=Key(1), minute=last, **_BIDS, **_DISTINCT)
 
@@ -124,4 +132,4 @@ def auction_reports(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[AuctionR
 
 
 def _dated(nexmark: NexmarkStreams) -> NonKeyedPartitionStream[DatedBid]:
-    return nexmark.bids.with_columns(DatedBid, day=_DAY, minute=_MINUTE)
+    return nexmark.bids.with_columns(DatedBid, day=_DAY)

@@ -21,6 +21,9 @@ _FIXED: dict[Any, Any] = {
 }
 
 
+_OBSOLETE = 1 << 16  # bytes of replaced values that may stay, in addition to as many as the others have
+
+
 class Cells(ABC):
     """The values of a column. Rows are written before they are read."""
 
@@ -82,10 +85,11 @@ class FixedCells(Cells):
 class VariableCells(Cells):
     """Texts, lists and other values, as Arrow arrays. Replaced values stay until most are obsolete."""
 
-    __slots__ = ("_places", "_rows", "_values")
+    __slots__ = ("_bytes", "_places", "_rows", "_values")
 
     def __init__(self, kind: pa.DataType) -> None:
         self._values = _new_values(kind)
+        self._bytes = 0
         self._places = np.zeros(0, np.int64)
         self._rows = 0
 
@@ -100,10 +104,13 @@ class VariableCells(Cells):
             self._places = _grown(self._places, max(self._rows, 2 * len(self._places)))
         first = self._values.append(values)
         self._places[rows] = np.arange(first, first + len(values))
-        if first > 2 * self._rows + 1024:
+        self._bytes += values.nbytes
+        count = first + len(values)
+        if self._bytes * (count - 2 * self._rows) > _OBSOLETE * count:
             kept = self.get(np.arange(self._rows))
             self._values = _new_values(values.type)
             self._values.append(kept)
+            self._bytes = kept.nbytes
             self._places[: self._rows] = np.arange(self._rows)
 
 

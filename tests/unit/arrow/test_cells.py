@@ -1,4 +1,4 @@
-"""Lists in memory, which consist of pieces, and their pages."""
+"""Texts and lists of keyed state in memory and in pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dsv2.arrow.keyed.cells import ListCells
+from dsv2.arrow.keyed.cells import ListCells, VariableCells
 from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
 from dsv2.errors import CorruptDataError
 
@@ -42,6 +42,17 @@ def test_replaced_elements_do_not_stay() -> None:
         cells.put(rows, lists)
     assert pa.total_allocated_bytes() - before < 10 * lists.nbytes
     assert cells.get(rows).equals(lists)
+
+
+def test_replaced_values_do_not_stay() -> None:
+    """A single value that grows, such as the distinct values of an aggregate."""
+    cells, row = VariableCells(pa.list_(pa.int64())), np.zeros(1, np.int64)
+    before = pa.total_allocated_bytes()
+    for size in range(10_000, 20_000, 50):
+        value = pa.array([np.arange(size)], pa.list_(pa.int64()))
+        cells.put(row, value)
+        assert cells.get(row).equals(value)
+    assert pa.total_allocated_bytes() - before < 10 * value.nbytes
 
 
 def test_to_append_to_a_list_does_not_read_it() -> None:
