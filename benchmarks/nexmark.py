@@ -7,7 +7,8 @@ are compared, for queries that do not emit updates.
 Measurements are stored and not repeated by the next call (unless ``--again`` is given). Contestants take turns, query
 by query and round by round.
 
-DuckDB runs the SQL once over all events, without state and micro-batches: a limit.
+DuckDB runs the SQL once over all events, without state and micro-batches: a limit. Functions on single records are
+compared with Bytewax, which calls the same ones, in one process each.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from benchmarks.common.machine import machine
 from benchmarks.common.report import Arguments, Cell, Report
 from benchmarks.common.rows import Row, Rows
 from benchmarks.jobs.nexmark import QUERIES, updates
-from benchmarks.peers.environments import FLINK, OWN, Environment, Unavailable
+from benchmarks.jobs.nexmark_functions import QUERIES as IN_FUNCTIONS
+from benchmarks.peers.environments import BYTEWAX_WITH_OWN, FLINK, OWN, Environment, Unavailable
 from benchmarks.peers.nexmark.in_sql import QUERIES as IN_SPARK_SQL
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.runner import Failed, run_apart, run_here
@@ -49,14 +51,22 @@ class Contestant:
 
 ALL = frozenset(QUERIES)
 SPARK, LOCAL, FLINK_SQL, SPARK_SQL, DUCKDB = "dsv2 on Spark", "dsv2, local", "Flink SQL", "Spark SQL", "DuckDB"
+FUNCTIONS, BYTEWAX = "functions, local", "Bytewax"
 CONTESTANTS = (
     Contestant(SPARK, "on_dsv2", 2, ALL),
     Contestant(LOCAL, "on_local", 1, ALL),
     Contestant(FLINK_SQL, "Nexmark", 2, ALL - {"q6", "q13"}, FLINK),
     Contestant(SPARK_SQL, "in_sql", 2, frozenset(IN_SPARK_SQL)),
     Contestant(DUCKDB, "in_duckdb", 1, ALL),
+    Contestant(FUNCTIONS, "on_functions", 1, frozenset(IN_FUNCTIONS)),
+    Contestant(BYTEWAX, "on_bytewax", 1, frozenset(IN_FUNCTIONS), BYTEWAX_WITH_OWN),
 )
-TARGETS = ((SPARK, FLINK_SQL, 1.0, 0.6), (SPARK, SPARK_SQL, 1.0, None), (LOCAL, FLINK_SQL, 1.3, None))
+TARGETS = (
+    (SPARK, FLINK_SQL, 1.0, 0.6),
+    (SPARK, SPARK_SQL, 1.0, None),
+    (LOCAL, FLINK_SQL, 1.3, None),
+    (FUNCTIONS, BYTEWAX, 1.3, 0.8),
+)
 """Contestant, peer, and the least ratio of throughputs: the geometric mean of the queries, and that of each query."""
 
 

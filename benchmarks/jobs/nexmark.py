@@ -19,7 +19,7 @@ from dsv2.arrow import schema_of
 from examples.nexmark.queries import CHANGES, STREAMS, UPDATES
 from examples.nexmark.source import Nexmark
 
-__all__ = ("QUERIES", "RATE", "nexmark", "number_field", "result_class", "updates")
+__all__ = ("QUERIES", "RATE", "generated", "nexmark", "number_field", "result_class", "updates")
 
 RATE = 10_000
 """Events per second of event time."""
@@ -51,6 +51,10 @@ def number_field(kind: type[Any]) -> str:
 
 def nexmark(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """Build the query. Returns a list that will contain the number and the sum of results, per micro-batch."""
-    events = Nexmark(env, task.total, events_per_second=RATE, splits=task.parallelism, events_per_batch=task.records)
     kind = result_class(task.mode)
-    return add_up_tables(QUERIES[task.mode](events), kind, number_field(kind))
+    return add_up_tables(QUERIES[task.mode](generated(env, task)), kind, number_field(kind))
+
+
+def generated(env: ExecutionEnvironment, task: Task) -> Nexmark:
+    """The streams of events."""
+    return Nexmark(env, task.total, events_per_second=RATE, splits=task.parallelism, events_per_batch=task.records)

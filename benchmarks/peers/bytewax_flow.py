@@ -15,7 +15,7 @@ from bytewax.testing import run_main
 
 from benchmarks.peers.protocol import Outcome, Task
 
-__all__ = ("Generated", "Tally", "run")
+__all__ = ("Generated", "GeneratedTogether", "Tally", "run")
 
 T = TypeVar("T")
 _AT_ONCE = 8192
@@ -23,7 +23,7 @@ _AT_ONCE = 8192
 
 
 class _Made(StatelessSourcePartition, Generic[T]):
-    def __init__(self, task: Task, make: Callable[[int], T], times: list[float]) -> None:
+    def __init__(self, task: Task, make: Callable[[range], list[T]], times: list[float]) -> None:
         self._task, self._make, self._times, self._next = task, make, times, 0
 
     def next_batch(self) -> Iterable[T]:
@@ -33,19 +33,29 @@ class _Made(StatelessSourcePartition, Generic[T]):
         if begin == self._task.total:
             raise StopIteration
         end = self._next = min(begin + _AT_ONCE, begin - begin % self._task.records + self._task.records)
-        return list(map(self._make, range(begin, end)))
+        return self._make(range(begin, end))
 
 
-class Generated(DynamicSource, Generic[T]):
-    """Generates the records 0, 1, 2, … in the only worker. ``times`` gets the start time of each batch."""
+class GeneratedTogether(DynamicSource, Generic[T]):
+    """Generates the records 0, 1, 2, … in the only worker. ``times`` gets the start time of each batch.
 
-    def __init__(self, task: Task, make: Callable[[int], T]) -> None:
+    ``make`` makes the records of some consecutive numbers.
+    """
+
+    def __init__(self, task: Task, make: Callable[[range], list[T]]) -> None:
         self.times: list[float] = []
         self._partition = _Made(task, make, self.times)
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> StatelessSourcePartition:
         assert worker_count == 1
         return self._partition
+
+
+class Generated(GeneratedTogether[T]):
+    """The same, but ``make`` makes one record."""
+
+    def __init__(self, task: Task, make: Callable[[int], T]) -> None:
+        super().__init__(task, lambda numbers: list(map(make, numbers)))
 
 
 class _Adding(StatelessSinkPartition):

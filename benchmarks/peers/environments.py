@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ("BYTEWAX", "FLINK", "OWN", "PROTOBUF", "PYFLINK", "Environment", "Unavailable")
+__all__ = ("BYTEWAX", "BYTEWAX_WITH_OWN", "FLINK", "OWN", "PROTOBUF", "PYFLINK", "Environment", "Unavailable")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dsv2-benchmarks"
@@ -183,6 +183,7 @@ def _run(command: list[str], what: str) -> None:
 OWN = Own()
 PROTOBUF = Own("protobuf", ("protobuf",))  # required by PySpark's transformWithState only
 BYTEWAX = Venv("bytewax", ("bytewax==0.21.1", "cloudpickle", "typing-extensions"))
+BYTEWAX_WITH_OWN = Own("bytewax-with-own", ("bytewax==0.21.1",))  # for events that the project generates
 PYFLINK = Venv("pyflink", ("apache-flink==2.3.0",))
 FLINK = Java(
     "flink",

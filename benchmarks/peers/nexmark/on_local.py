@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
 
 from benchmarks.common.measure import checkpoint
@@ -11,7 +12,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.jobs import JobHandle, JobListener, JobProgress
 from dsv2.local import LocalRuntime
 
-__all__ = ("measure",)
+__all__ = ("measure", "run")
 
 
 class _Times(JobListener):
@@ -24,9 +25,14 @@ class _Times(JobListener):
 
 def measure(task: Task) -> Outcome:
     """Run the query."""
+    return run(lambda env: nexmark(env, task), task)
+
+
+def run(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
+    """Run a job. ``build`` returns a list that will contain the number and the sum of results."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
     env.set_parallelism(task.parallelism)
-    totals = nexmark(env, task)
+    totals = build(env)
     times = _Times()
     env.add_job_listener(times)
     with checkpoint() as folder:
