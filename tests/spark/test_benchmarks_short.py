@@ -148,6 +148,11 @@ def test_others(process: ProgramProcess, tmp_path: Path, name: str, rows: list[i
     check(process.run_short(f"benchmarks.{name}", tmp_path), rows=rows, verdicts=verdicts)
 
 
+@pytest.mark.nightly
+def test_many_keys(process: ProgramProcess, tmp_path: Path) -> None:
+    check(process.run_short("benchmarks.many_keys", tmp_path), rows=[4], verdicts=2)
+
+
 def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
     report = process.run_short("benchmarks.transit", tmp_path)
     check(report, rows=[6, 6, 2], verdicts=4)
