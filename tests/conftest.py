@@ -109,6 +109,15 @@ def _is_measured() -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _disk_is_not_forced() -> Iterator[None]:
+    """Nothing is forced to the disk, which only a loss of power reveals. Tests of that replace these functions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(os, "fdatasync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_thread_stays_busy() -> Iterator[None]:
     """Fails after the last test if a test has left a busy thread behind, which slows down all later tests."""
     yield

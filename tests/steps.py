@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dsv2.base.folders import LocalFolder
+from dsv2.local.segment_files import SegmentFiles
 
 
 class KilledError(KeyboardInterrupt):
@@ -46,4 +47,5 @@ def steps_of(step: Callable[[], None], *methods: tuple[object, str]) -> Iterator
 
 def steps_of_files(step: Callable[[], None]) -> AbstractContextManager[None]:
     """Let each change of a file be a step."""
-    return steps_of(step, *((LocalFolder, name) for name in ("write", "delete", "move", "remove")))
+    of_folders = ((LocalFolder, name) for name in ("write", "delete", "move", "remove"))
+    return steps_of(step, *of_folders, *((SegmentFiles, name) for name in ("begin", "append", "delete")))

@@ -82,7 +82,16 @@ class Folder(ReadableFolder):
 
 
 class LocalFolder(Folder):
-    """A folder on a local disk. Uses Python, because Hadoop starts processes to set the permissions of each file."""
+    """A folder on a local disk. Uses Python, because Hadoop starts processes to set the permissions of each file.
+
+    Args:
+        path: The path of the folder.
+        durable: Whether files are forced to the disk when they are written, so that they survive a loss of power.
+    """
+
+    def __init__(self, path: str, *, durable: bool = False) -> None:
+        super().__init__(path)
+        self._durable = durable
 
     def sizes(self, name: str = "") -> dict[str, int]:
         try:
@@ -107,15 +116,14 @@ class LocalFolder(Folder):
     def write(self, name: str, data: bytes) -> None:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = _new_name(file)
-        new.write_bytes(data)
+        new = self._written(file, data)
         os.replace(new, file)
+        self._force_names(file)
 
     def create(self, name: str, data: bytes) -> bool:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = _new_name(file)
-        new.write_bytes(data)
+        new = self._written(file, data)
         try:
             os.link(new, file)
         except FileExistsError:
@@ -126,6 +134,7 @@ class LocalFolder(Folder):
             os.replace(new, file)
         finally:
             new.unlink(missing_ok=True)
+        self._force_names(file)
         return True
 
     def move(self, name: str, new: str) -> bool:
@@ -135,6 +144,7 @@ class LocalFolder(Folder):
             os.rename(Path(self.path, name), target)
         except FileNotFoundError:
             return False
+        self._force_names(target)
         return True
 
     def delete(self, name: str) -> None:
@@ -148,7 +158,7 @@ class LocalFolder(Folder):
         place.unlink(missing_ok=True)
 
     def subfolder(self, name: str) -> LocalFolder:
-        return LocalFolder(self.place(name))
+        return LocalFolder(self.place(name), durable=self._durable)
 
     def tree(self, name: str) -> dict[str, int]:
         root = Path(self.path, name)
@@ -161,6 +171,33 @@ class LocalFolder(Folder):
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"
+
+    def _written(self, file: Path, data: bytes) -> Path:
+        """Write the content of a file before it gets its name, and return where it is."""
+        new = _new_name(file)
+        with open(new, "wb") as opened:
+            opened.write(data)
+            if self._durable:
+                opened.flush()
+                os.fsync(opened.fileno())
+        return new
+
+    def _force_names(self, file: Path) -> None:
+        """Force the name of a new file to the disk, and those of its folders, which may be new as well."""
+        if self._durable:
+            for folder in file.parents:
+                force_folder(folder)
+                if folder == Path(self.path):
+                    break
+
+
+def force_folder(folder: Path) -> None:
+    """Force the names of the files in ``folder`` to the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _new_name(file: Path) -> Path:

@@ -52,7 +52,6 @@ class Stored:
         is_savepoint: Whether it is a savepoint.
         is_empty: Whether the checkpoint has no complete micro-batch, so it can start over.
         has_foreign_state: Whether the engine has state that no savepoint contains.
-        restores_rows: Whether every start restores the state by rows, without what the program does not use.
         differences: Differences that the runtime has found.
         pending: The dead letters that the job has to process again; None if there are none.
         replays: The rows of dead letters in a savepoint, each with the uid of its operator.
@@ -66,7 +65,6 @@ class Stored:
     is_savepoint: bool = False
     is_empty: bool = False
     has_foreign_state: bool = False
-    restores_rows: bool = False
     differences: Sequence[Difference] = ()
     pending: PendingReplay | None = None
     replays: Iterable[tuple[str, StateRow]] = ()
@@ -189,7 +187,7 @@ class _Decision:
         self._check_positions(confirmed=not changes and replay is None)
         rows, sources = self._replayed(replay)
         carries = bool(changes) or replay is not None
-        if carries or stored.restores_rows:
+        if carries:
             programs = continued_programs(record.programs, self._now)
         else:
             essence = self._now.essence

@@ -19,12 +19,13 @@ def is_remote(path: str | PathLike[str]) -> bool:
     return scheme is not None and scheme[1] != "file"
 
 
-def local_folder(path: str | PathLike[str], remedy: str) -> LocalFolder:
+def local_folder(path: str | PathLike[str], remedy: str, *, durable: bool = False) -> LocalFolder:
     """Open a folder on the local disk.
 
     Args:
         path: A path, or a URI with the scheme ``file``, which is not unescaped, as in Spark.
         remedy: How to use a path on another file system, for the error.
+        durable: Whether files are forced to the disk when they are written.
 
     Raises:
         ConfigurationError: ``path`` is on another file system.
@@ -38,4 +39,4 @@ def local_folder(path: str | PathLike[str], remedy: str) -> LocalFolder:
         existing = os.path.dirname(existing)
     if not os.path.isdir(existing):
         raise ConfigurationError(f"{fspath(path)} is no folder, because {existing} is a file.")
-    return LocalFolder(folder)
+    return LocalFolder(folder, durable=durable)

@@ -10,7 +10,6 @@ from dsv2.checkpoint.record import JobRecord, extended
 from dsv2.errors import ConfigurationError
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.restoration import on_disk
-from dsv2.local.state_rows import state_rows
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import StateRow
@@ -35,7 +34,7 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
     opened.acquire()
     try:
         stored = _last(opened)
-        if not opened.is_written(stored.batch_id):
+        if not opened.is_written:
             raise ConfigurationError(
                 f"The sinks of the job {stored.job_name!r} may not have micro-batch {stored.batch_id}, whose records "
                 f"are in the checkpoint {checkpoint}. Start the job once more from the checkpoint, which completes the "
@@ -47,7 +46,7 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
                 f"there is nothing to continue."
             )
         codec = Codec(StandIns())
-        write_savepoint(on_disk(path), extended(SavepointInfo, stored), _rows(stored, codec), codec)
+        write_savepoint(on_disk(path), extended(SavepointInfo, stored), _rows(opened, codec), codec)
     finally:
         opened.release()
     return on_disk(path).path
@@ -70,9 +69,10 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
     Raises:
         CorruptDataError: The checkpoint is damaged.
     """
-    stored = _last(LocalCheckpoint(on_disk(checkpoint)))
+    opened = LocalCheckpoint(on_disk(checkpoint))
+    stored = _last(opened)
     rows, size = Counter[str](), Counter[str]()
-    for uid, row in _rows(stored, Codec(StandIns())):
+    for uid, row in _rows(opened, Codec(StandIns())):
         rows[uid] += 1
         size[uid] += len(row.key or b"") + len(row.value or b"")
     operators = [{"operator": uid, "rows": rows[uid], "bytes": size[uid]} for uid in sorted(rows)]
@@ -86,7 +86,6 @@ def _last(checkpoint: LocalCheckpoint) -> StoredBatch:
     return stored
 
 
-def _rows(stored: StoredBatch, codec: Codec) -> Iterator[tuple[str, StateRow]]:
-    for state in stored.states:
-        owner = f"State of operator {state.uid!r}, subtask {state.subtask}"
-        yield from state_rows(state.snapshot, state.subtask, codec, owner)
+def _rows(checkpoint: LocalCheckpoint, codec: Codec) -> Iterator[tuple[str, StateRow]]:
+    for subtask in checkpoint.subtasks():
+        yield from subtask.rows(codec)

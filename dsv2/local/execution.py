@@ -28,9 +28,9 @@ from dsv2.jobs.configuration import Section
 from dsv2.jobs.handle import Trigger, input_is_bounded
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.control import JobControl
-from dsv2.local.restoration import LocalStart, State, on_disk
+from dsv2.local.restoration import LocalStart, on_disk
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import record_of, restart, restore
 from dsv2.local.sinks import LocalSinks, encoded_outputs
@@ -63,6 +63,7 @@ class JobStart:
         seed: The seed of the interleaving of channels.
         sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
         fast: Whether the checks are disabled.
+        durable: Whether micro-batches are forced to the disk.
         clock: The wall clock.
         trigger: When micro-batches begin.
         configuration: All settings of the job, for its checkpoint.
@@ -78,6 +79,7 @@ class JobStart:
     seed: int
     sizes: Sequence[int]
     fast: bool
+    durable: bool
     clock: Clock
     trigger: Trigger
     configuration: tuple[Section, ...]
@@ -128,7 +130,7 @@ class Recorder:
             self._sinks.write_again(pending.outputs, self._run.codec, pending.batch_id)
             self._letters.write(pending.batch_id, pending.letters)
             self._letters.record_replays(pending.replays)
-            self._checkpoint.mark_written(pending.batch_id)
+            self._checkpoint.mark_written()
 
     def before_batch(self) -> None:
         """Called before each micro-batch."""
@@ -155,7 +157,7 @@ class Recorder:
         with measured(COMMIT):
             if self._checkpoint is not None:
                 self._letters.record_replays(self._begun.record.replays)
-                self._checkpoint.mark_written(batch_id)
+                self._checkpoint.mark_written()
             self._run.commit()
 
     def _note_skipped(self, batch_id: int) -> None:
@@ -170,7 +172,7 @@ class Recorder:
     ) -> StoredBatch:
         run, begun = self._run, self._begun
         self._keys = add_samples(self._keys, run.key_samples())
-        states = [SubtaskState(*state) for state in run.snapshots()]  # before the fields, which are those of the last
+        run.store()  # before the fields, which are those of the last snapshots
         return extended(
             StoredBatch,
             replace(record_of(begun.record, run, batch_id, self._sink_records), keys=self._keys),
@@ -179,7 +181,6 @@ class Recorder:
             complete=run.ended,
             runs=[self._run_id],
             letters=letters,
-            states=states,
             outputs=encoded_outputs(self._plan, frames, run.codec),
         )
 
@@ -335,7 +336,10 @@ class Execution:
         self._begun = begun = start.begun
         self._checkpoint = checkpoint = start.checkpoint
         self._time = BatchTime(max(start.clock.now_ms(), begun.now_ms))
-        self._log = None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id, start.configuration)
+        self._log: ProgressLog | None = None
+        if checkpoint is not None:
+            folder = on_disk(checkpoint.folder.path, durable=False)  # nothing depends on the progress
+            self._log = ProgressLog(folder, begun.batch_id, start.configuration)
         before = None if self._log is None else self._log.before
         is_new = begun.is_new and begun.state is None
         self._reports = JobReports(start.plan, before=before, is_new=is_new, in_portions=False)
@@ -402,10 +406,7 @@ class Execution:
                 if start.unblocking is not None:
                     start.unblocking.write()
                 recorder.complete_earlier()
-                if self._begun.state is None:
-                    run.open()
-                else:
-                    self._restore(run, self._begun.state)
+                self._restore(run)
                 outcome = Outcome.ENDED if self._begun.complete else self._batches.run()
                 sinks.roll(at_end=True)
         except CancelledError:
@@ -417,8 +418,18 @@ class Execution:
         run.close_sources()
         return outcome
 
-    def _restore(self, run: LocalRun, state: State) -> None:
+    def _restore(self, run: LocalRun) -> None:
+        state = self._begun.state
+        if state is None:
+            run.open()
+            return
         try:
+            if state.is_unchanged:
+                assert self._checkpoint is not None
+                run.restore(self._checkpoint.subtasks())
+                return
+            if self._checkpoint is not None:
+                self._checkpoint.pages.replace_all()
             restore(self._plan, run, state.program, state.rows, self._begun.record.sources)
         except CorruptDataError as error:
             raise CorruptDataError(f"{state.place}: {error}") from error
@@ -433,6 +444,7 @@ class Execution:
             fast=start.fast,
             positions=self._begun.record.sources,
             reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),
+            pages=None if self._checkpoint is None else self._checkpoint.pages,
             is_cancelled=lambda: start.control.is_cancelled,
         )
 
@@ -443,4 +455,5 @@ class Execution:
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id
         runs = () if begun.pending is None else tuple(begun.pending.runs)
         owner = OutputOwner(job_id, begun.checkpoint_id)
-        return LocalSinks(self._plan, job_id, SinkRunInfo(run_id, first, runs), clock, owner)
+        run = SinkRunInfo(run_id, first, runs)
+        return LocalSinks(self._plan, job_id, run, clock, owner, durable=self._start.durable)

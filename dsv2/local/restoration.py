@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from uuid import uuid4
@@ -15,16 +15,15 @@ from dsv2.base.quantities import counted
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import JobRecord
-from dsv2.checkpoint.start import Stored, decide
+from dsv2.checkpoint.start import Action, Start, Stored, decide
 from dsv2.checks.paths import local_folder
 from dsv2.dead_letters.replay import pending_replay
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.file_log.completion import has_batch
 from dsv2.graph import OperatorKind, Plan
 from dsv2.jobs.handle import RunOptions
-from dsv2.local.checkpoint import StoredBatch
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.letters import job_letters
-from dsv2.local.state_rows import state_rows
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import StateRow
@@ -35,18 +34,29 @@ _ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy it to the
 _LOG = logging.getLogger(__name__)
 
 
-def on_disk(path: str | PathLike[str]) -> LocalFolder:
-    """Open a folder. Raises ``ConfigurationError`` if it is on another file system."""
-    return local_folder(path, _ONLY_LOCAL)
+def on_disk(path: str | PathLike[str], *, durable: bool = True) -> LocalFolder:
+    """Open a folder. Raises ``ConfigurationError`` if it is on another file system.
+
+    ``durable``: Whether files are forced to the disk when they are written.
+    """
+    return local_folder(path, _ONLY_LOCAL, durable=durable)
 
 
 @dataclass(frozen=True)
 class State:
-    """The state with which a run begins. ``rows`` returns that of an operator; ``program`` wrote it to ``place``."""
+    """The state with which a run begins.
+
+    Attributes:
+        program: The program that wrote it.
+        rows: Returns the rows of an operator.
+        place: Where it is stored.
+        is_unchanged: Whether the checkpoint has it in the form in which the program continues.
+    """
 
     program: ProgramDescription
     rows: Callable[[str], Iterable[StateRow]]
     place: str
+    is_unchanged: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,17 +87,14 @@ class LocalStart:
         return self.record.batch_id + 1
 
 
-def beginning_of(
-    plan: Plan, options: RunOptions, job_id: str, stored: StoredBatch | None = None, *, is_written: bool = True
-) -> LocalStart:
+def beginning_of(plan: Plan, options: RunOptions, job_id: str, checkpoint: LocalCheckpoint | None = None) -> LocalStart:
     """Read what a run begins with.
 
     Args:
         plan: The program.
         options: The options of the start.
         job_id: Identifies the job if it is a new one.
-        stored: The last micro-batch of the checkpoint, or None.
-        is_written: Whether the sinks have it.
+        checkpoint: The checkpoint; None: there is none.
 
     Raises:
         ConfigurationError: The checkpoint did not begin with the savepoint of ``options``, that folder is not a
@@ -96,8 +103,9 @@ def beginning_of(
         CorruptDataError: The state is damaged.
     """
     savepoint = None if options.savepoint is None else on_disk(options.savepoint).path
-    if stored is not None:
-        return _from_checkpoint(plan, options, stored, savepoint, is_written=is_written)
+    stored = None if checkpoint is None else checkpoint.last()
+    if checkpoint is not None and stored is not None:
+        return _from_checkpoint(plan, options, checkpoint, stored, savepoint)
     if savepoint is None:
         return LocalStart(decide(None, plan, options, job_id).record, str(uuid4()))
     reader = SavepointReader(on_disk(savepoint))
@@ -109,40 +117,43 @@ def beginning_of(
 
 
 def _from_checkpoint(
-    plan: Plan, options: RunOptions, stored: StoredBatch, savepoint: str | None, *, is_written: bool
+    plan: Plan, options: RunOptions, checkpoint: LocalCheckpoint, stored: StoredBatch, savepoint: str | None
 ) -> LocalStart:
-    assert options.checkpoint_location is not None
-    path, letters = options.checkpoint_location, job_letters(plan, options, stored.job_id)
+    path, letters = checkpoint.folder.path, job_letters(plan, options, stored.job_id)
     replay = None if letters is None else pending_replay(letters, stored.replays, stored.batch_id + 1)
-    start = decide(
-        Stored(stored, path, restores_rows=True, pending=replay, asked=savepoint), plan, options, stored.job_id
-    )
+    start = decide(Stored(stored, path, pending=replay, asked=savepoint), plan, options, stored.job_id)
     start.check()
     start.warn_of_dropped(path)
-    pending = None if is_written else _pending(plan, stored, allow_dropped_state=options.allow_dropped_state)
+    pending = None if checkpoint.is_written else _pending(plan, stored, allow_dropped_state=options.allow_dropped_state)
     if start.changes:
         _LOG.warning(
             "The program has changed: %s. Migrating the checkpoint %s.", "; ".join(map(str, start.changes)), path
         )
     if letters is not None and replay is not None and replay.letters:
         _LOG.warning("Processing %s again.", counted(len(replay.letters), "dead letter"))
-    codec = Codec(TypeRegistry.of(plan))
-    rows: dict[str, list[StateRow]] = {}
-    for head, subtask, snapshot in stored.states:
-        for uid, row in state_rows(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
-            rows.setdefault(uid, []).append(row)
-    for uid, row in start.rows:
-        rows.setdefault(uid, []).append(row)
     sources = {operator.uid for operator in plan.operators if operator.kind is OperatorKind.SOURCE}
     return LocalStart(
         start.record,
         stored.checkpoint_id,
-        State(stored.program, lambda uid: rows.get(uid, []), f"The checkpoint {path}"),
+        _state_of(plan, checkpoint, stored, start),
         stored.now_ms,
         is_new=False,
         complete=stored.complete and sources <= stored.sources.keys(),
         pending=pending,
     )
+
+
+def _state_of(plan: Plan, checkpoint: LocalCheckpoint, stored: StoredBatch, start: Start) -> State:
+    codec = Codec(TypeRegistry.of(plan))
+
+    def rows(uid: str) -> Iterator[StateRow]:
+        for subtask in subtasks:
+            yield from (row for _, row in subtask.rows(codec, uid))
+        yield from (row for owner, row in start.rows if owner == uid)
+
+    subtasks = checkpoint.subtasks()
+    place = f"The checkpoint {checkpoint.folder.path}"
+    return State(stored.program, rows, place, is_unchanged=start.action is Action.CONTINUE)
 
 
 def _pending(plan: Plan, stored: StoredBatch, *, allow_dropped_state: bool) -> StoredBatch:

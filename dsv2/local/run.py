@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dsv2.base.clock import Clock, elapsed_ns
@@ -16,7 +17,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.sources import IndexedReader, IndexedSourceRun, Reading, SplitReader, SplitSourceRun, own_copy
-from dsv2.local.state_rows import state_rows
+from dsv2.local.state_pages import StatePages, StoredSubtask, read_tables
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
@@ -28,7 +29,8 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.offsets import Report
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
+from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Halt, Source
 
@@ -54,6 +56,7 @@ class LocalRun:
         fast: bool,
         positions: Mapping[str, SourcePosition],
         reading: Reading,
+        pages: StatePages | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create the subtasks and sources.
@@ -66,14 +69,16 @@ class LocalRun:
             fast: Whether to disable the checks: frames are not serialized, and records are not compared.
             positions: Where sources continue, by uid. Others start at their beginning.
             reading: How the sources are read.
+            pages: Hold keyed state between micro-batches. None: it stays in memory.
             is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
         """
         self._plan = plan
-        self._job = job = JobContext.in_process(plan, time, clock)
+        self._job = JobContext.in_process(plan, time, clock)
+        self._pages = pages
         self._clock = clock
         self._choice = choice
-        self._mutation = None if fast else MutationCheck(job.codec)
-        self._wire = None if fast else Wire(plan, job.codec)
+        self._mutation = None if fast else MutationCheck(self._job.codec)
+        self._wire = None if fast else Wire(plan, self._job.codec)
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
         self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
@@ -118,16 +123,24 @@ class LocalRun:
         for subtask in self._subtasks.values():
             subtask.flush()
 
-    def snapshots(self) -> Iterator[tuple[str, int, bytes]]:
-        """Return the state of all subtasks: the uid of the chain's first operator, the index and the snapshot."""
+    def store(self) -> None:
+        """Set the pages to the state of all subtasks."""
+        assert self._pages is not None
         for (head, index), subtask in self._subtasks.items():
-            yield self._plan.operators[head].uid, index, subtask.snapshot()
+            self._pages.of(self._plan.operators[head].uid, index).put_rest(subtask.snapshot())
+
+    def restore(self, states: Iterable[StoredSubtask]) -> None:
+        """Restore the subtasks of an unchanged program. ``states``: What the pages hold."""
+        rest = {(state.uid, state.subtask): state.rest for state in states}
+        for (head, index), subtask in self._subtasks.items():
+            subtask.restore(rest[self._plan.operators[head].uid, index])
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the state of all subtasks as rows, each with the uid of its operator."""
         for (head, index), subtask in self._subtasks.items():
             owner = f"State of {self._plan.operators[head]}, subtask {index}"
-            yield from state_rows(subtask.snapshot(), index, self._job.codec, owner)
+            stores = self._page_stores(head, index)
+            yield from rows_of(subtask.snapshot(), index, self._job.codec, owner, read_tables, stores)
 
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""
@@ -243,6 +256,8 @@ class LocalRun:
     def replace_subtasks(self) -> None:
         """Replace every subtask with a new one, which must be restored."""
         self._collect_letters()
+        if self._pages is not None:
+            self._pages.replace_all()
         self._subtasks = {place: self._new_subtask(*place) for place in self._subtasks}
 
     def close(self) -> None:
@@ -346,7 +361,13 @@ class LocalRun:
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
         watch = None if self._mutation is None else self._mutation.remember
-        return Subtask(self._plan, head, index, functions, self._job, self._receive, watch)
+        job = replace(self._job, page_stores=self._page_stores(head, index) or in_blob)
+        return Subtask(self._plan, head, index, functions, job, self._receive, watch)
+
+    def _page_stores(self, head: int, index: int) -> PageStores | None:
+        if self._pages is None:
+            return None
+        return in_entries(self._pages.of(self._plan.operators[head].uid, index), self._job.codec)
 
     def _receive(self, frame: Frame) -> None:
         if self._wire is not None:

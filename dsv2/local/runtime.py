@@ -78,6 +78,9 @@ class LocalRuntime:
             the sources.
         fast: Whether to disable the checks, which is several times as fast.
         clock: The job's clock. None: the system clock.
+        durable: Whether a micro-batch is forced to the disk, in the checkpoint, in files of sinks and in dead letters.
+            False: the job survives the end of its process, but after a loss of power the checkpoint may be older than
+            the output, or damaged.
 
     Raises:
         ConfigurationError: A size in ``batches`` is not a whole number of at least 1.
@@ -90,12 +93,14 @@ class LocalRuntime:
         batches: Sequence[int] = (),
         fast: bool = False,
         clock: Clock | None = None,
+        durable: bool = True,
     ) -> None:
         for size in batches:
             check_whole_number(size, "Each of batches")
         self._seed = seed
         self._batches = tuple(batches)
         self._fast = fast
+        self._durable = durable
         self._clock = clock if clock is not None else SystemClock()
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
@@ -112,6 +117,7 @@ class LocalRuntime:
             "seed": str(self._seed),
             "batches": ", ".join(map(str, self._batches)) or "the limits of the sources",
             "fast": str(self._fast),
+            "durable": str(self._durable),
             "clock": type(self._clock).__qualname__,
         }
 
@@ -134,7 +140,7 @@ class LocalRuntime:
             checkpoint, begun = self._begin(plan, options, stack)
             _check_files(plan, begun, has_checkpoint=checkpoint is not None)
             self._complete_former_outputs(plan, options, begun)
-            letters = letter_writer(plan, options, begun.record.job_id)
+            letters = letter_writer(plan, options, begun.record.job_id, durable=self._durable)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             start = JobStart(
                 plan,
@@ -145,6 +151,7 @@ class LocalRuntime:
                 self._seed,
                 self._batches,
                 self._fast,
+                self._durable,
                 self._clock,
                 trigger,
                 configuration_of(plan, options, self.configuration()),
@@ -163,12 +170,11 @@ class LocalRuntime:
         if options.checkpoint_location is None or plan.mode is RuntimeExecutionMode.BATCH:
             return None, beginning_of(plan, options, f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}")
         check_uids(plan)
-        checkpoint = LocalCheckpoint(on_disk(options.checkpoint_location))
+        place = on_disk(options.checkpoint_location, durable=self._durable)
+        checkpoint = LocalCheckpoint(place, durable=self._durable)
         checkpoint.acquire()
         stack.callback(checkpoint.release)
-        stored = checkpoint.last()
-        is_written = stored is None or checkpoint.is_written(stored.batch_id)
-        return checkpoint, beginning_of(plan, options, str(uuid4()), stored, is_written=is_written)
+        return checkpoint, beginning_of(plan, options, str(uuid4()), checkpoint)
 
     def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: LocalStart) -> None:
         """Complete the folders of file sinks that the program no longer has."""

@@ -54,9 +54,9 @@ def places_of(plan: Plan) -> Iterator[tuple[SinkPlace, FileSink[Any]]]:
             yield _place(operator, operator.body), operator.body
 
 
-def _place(operator: Operator, sink: FileSink[Any]) -> SinkPlace:
+def _place(operator: Operator, sink: FileSink[Any], *, durable: bool = True) -> SinkPlace:
     where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
-    return SinkPlace(on_disk(sink.path), sink.path, where)
+    return SinkPlace(on_disk(sink.path, durable=durable), sink.path, where)
 
 
 class LocalMerger:
@@ -89,12 +89,22 @@ def with_schema_checks(plan: Plan) -> Plan:
 class LocalFileSink(FileSinkWriter):
     """Writes the micro-batches of one run to the file sink ``operator``. A repeated micro-batch is written once."""
 
-    def __init__(self, operator: Operator, clock: Clock, run_id: str, owner: OutputOwner | None) -> None:
-        """``owner``: The job and its checkpoint. None: there is no checkpoint."""
+    def __init__(
+        self, operator: Operator, clock: Clock, run_id: str, owner: OutputOwner | None, *, durable: bool
+    ) -> None:
+        """Open the folder.
+
+        Args:
+            operator: The sink.
+            clock: The wall clock.
+            run_id: The run.
+            owner: The job and its checkpoint. None: there is no checkpoint.
+            durable: Whether files are forced to the disk.
+        """
         assert isinstance(operator.body, FileSink)
         super().__init__(operator.body, name_of(operator), clock, run_id)
         self._owner = owner
-        self._place = _place(operator, operator.body)
+        self._place = _place(operator, operator.body, durable=durable)
         self._columns = json_schema(operator.body.schema)
 
     def begin(self, next_batch: int) -> None:
@@ -137,7 +147,14 @@ class LocalSinks:
     """Writes to the sinks of one run of the job ``job_id``."""
 
     def __init__(
-        self, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock, owner: OutputOwner | None = None
+        self,
+        plan: Plan,
+        job_id: str,
+        run: SinkRunInfo,
+        clock: Clock,
+        owner: OutputOwner | None = None,
+        *,
+        durable: bool = False,
     ) -> None:
         """Create the writers.
 
@@ -147,9 +164,10 @@ class LocalSinks:
             run: The run.
             clock: The wall clock.
             owner: The job and its checkpoint, for files. None: there is no checkpoint.
+            durable: Whether files are forced to the disk.
         """
         self._files = {
-            operator.id: LocalFileSink(operator, clock, run.run_id, owner)
+            operator.id: LocalFileSink(operator, clock, run.run_id, owner, durable=durable)
             for operator in plan.operators
             if isinstance(operator.body, FileSink)
         }

@@ -124,6 +124,7 @@ class EntryPages:
 
     def snapshot(self) -> dict[int, bytes]:
         """Return nothing: the map has all pages."""
+        self._read.clear()
         return {}
 
     def restore(self, state: Mapping[int, bytes]) -> None:

@@ -151,6 +151,7 @@ def rows_of(
     owner: str,
     read_tables: ReadTables,
     stores: PageStores | None = None,
+    uid: str | None = None,
 ) -> Iterator[tuple[str, StateRow]]:
     """Return the state of a subtask as rows, each with the uid of its operator. Pages are decoded one at a time.
 
@@ -161,13 +162,16 @@ def rows_of(
         owner: Names the subtask in error messages.
         read_tables: Reads the tables of functions on tables. Called if there are any.
         stores: The stores of the pages, by ``<uid>/<name>``. None: the pages are in the blob.
+        uid: The only operator whose rows are returned. None: all.
 
     Raises:
         CorruptDataError: The blob or a page is damaged, or a page is missing.
     """
     state = StoredState(blob, subtask, codec, owner, read_tables)
-    yield from state.rows()
+    yield from (row for row in state.rows() if uid in (None, row[0]))
     for name, pages in state.pages.items():
+        if uid not in (None, pages.uid):
+            continue
         for payload in _payloads(name, owner, pages, stores):
             yield from state.page_rows(name, payload)
 

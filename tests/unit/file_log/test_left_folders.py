@@ -24,6 +24,7 @@ from dsv2.file_log.completion import Completion
 from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.local import LocalRuntime
+from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.sinks import LocalMerger
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
@@ -153,7 +154,9 @@ def _lacks_records(folder: Path, steps: int) -> bool:
     """Return whether a run that is killed after so many steps has stored micro-batch 1, but has not written it."""
     with suppress(KilledError), steps_of_files(Steps(steps)):
         Program(folder).run({"out": "a"})
-    return (folder / "checkpoint" / "local" / "1.batch").exists()
+    checkpoint = LocalCheckpoint(LocalFolder(str(folder / "checkpoint")))
+    stored = checkpoint.last()
+    return stored is not None and stored.batch_id == 1 and not checkpoint.is_written
 
 
 def test_exchanged_folders_are_refused_while_a_sink_lacks_records(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from array import array
 from collections import Counter
 from contextlib import suppress
@@ -369,6 +370,26 @@ def test_value_that_would_change_is_refused_with_its_field(tmp_path: Path, kind:
 def test_schema_is_checked_before_the_start(tmp_path: Path, options: Any, text: str) -> None:
     with pytest.raises(SchemaError, match=text):
         write(tmp_path, SALES, FileSink(tmp_path / "out", **options))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_files_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
+    forced: dict[int, int] = {}  # sizes by inode
+
+    def force(file: int) -> None:
+        forced[os.fstat(file).st_ino] = os.fstat(file).st_size
+
+    monkeypatch.setattr(os, "fsync", force)
+    env = ExecutionEnvironment.get_instance(LocalRuntime(durable=durable))
+    records: list[Any] = [*SALES, ("no", "sale")]
+    sink = FileSink[Any](tmp_path / "out", schema=Sale, partition_by=["product"])
+    sales = env.from_source(TestSource[Any](records, records_per_batch=2)).with_uid("in").to_sink(sink).with_uid("out")
+    sales.with_error_policy(ErrorPolicy().dead_letter(SchemaError))
+    env.execute("files", checkpoint_location=tmp_path / "checkpoint", dead_letters=tmp_path / "letters")
+    written = [place for folder in ("out", "letters") for place in (tmp_path / folder).glob("**/*")]
+    assert {place.suffix for place in written} > {".parquet", ".json"}
+    is_forced = [forced.get(place.stat().st_ino) == place.stat().st_size for place in written]
+    assert all(is_forced) if durable else not any(is_forced)
 
 
 def test_folder_of_another_job_is_refused(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_stop_cancels_a_long_micro_batch(tmp_path: Path, gate: Gate) -> None:
     job.stop(ms(20))
     assert status_of(job) is JobStatus.STOPPED
     assert seen.records == []
-    assert not list(tmp_path.glob("local/*.batch"))
+    assert not list(tmp_path.glob("local/*.log"))
 
 
 def test_function_that_blocks_cannot_be_cancelled(

@@ -1,0 +1,442 @@
+"""The log of a local checkpoint: a transaction for each micro-batch, with the pages that it has changed.
+
+The log is a series of segments. Each begins with the places of all pages, so a start reads the last segment only. A
+transaction is on the disk before anything follows it. When more than half of the log is outdated, each transaction also
+moves some pages from the oldest segment, until that can be deleted. So the cost of a micro-batch depends on what it
+changes.
+
+A record of a segment is a header, a head (MessagePack), and a body (bytes)::
+
+    BASE      the notes of the last transaction, and the places of all pages
+    PAGES     pages of a transaction that is too large for one record
+    COMMIT    a transaction: changed notes, and pages; the other bytes of its body are read by the next start only
+    MARK      the last transaction is complete: nothing needs its other bytes any more
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeVar
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from dsv2.errors import CorruptDataError
+from dsv2.local.page_index import Extent, MapName, PageMap
+from dsv2.local.segment_files import SegmentFiles
+
+_HEADER = struct.Struct("=IBIQII")  # magic, kind, length of the head and of the body, checksums of both and of these
+_MAGIC = 0x32565344
+_BLOCK = 512  # bytes, the least that a disk writes
+_SPILLED_BYTES = 8 << 20
+_LEAST_SEGMENT = 16 << 20
+_SEGMENTS = 8  # of this size, all pages would fit in so many
+_CLEANED = 4  # times the bytes that a transaction writes
+_LEAST_CLEANED = 1 << 16
+
+H = TypeVar("H", bound=Struct)
+
+
+class _Kind(IntEnum):
+    BASE = 1
+    PAGES = 2
+    COMMIT = 3
+    MARK = 4
+
+
+class _Pages(NamedTuple):
+    """Changes of a map: the numbers and sizes of pages in the order of the body, and the numbers of removed pages."""
+
+    name: MapName
+    numbers: bytes
+    sizes: bytes
+    removed: bytes
+
+
+class _Transaction(Struct, frozen=True, array_like=True):
+    """The head of ``PAGES`` and ``COMMIT``. ``replaced``: How often the transaction has removed all pages so far."""
+
+    replaced: int
+    pages: list[_Pages]
+    notes: dict[str, bytes] = {}
+    others: list[int] = []
+
+
+class _StoredMap(NamedTuple):
+    name: MapName
+    places: bytes
+    sizes: bytes
+
+
+class _Base(Struct, frozen=True, array_like=True):
+    """The head of ``BASE``."""
+
+    notes: dict[str, bytes]
+    maps: list[_StoredMap]
+
+
+class _Record(NamedTuple):
+    kind: _Kind
+    head: bytes
+    body: Extent
+    end: int
+
+
+class PageLog:
+    """The log in ``folder``. ``recover`` is called first.
+
+    Args:
+        folder: The folder of its segments.
+        durable: Whether a transaction is forced to the disk.
+    """
+
+    def __init__(self, folder: str, *, durable: bool = True) -> None:
+        self._files = SegmentFiles(folder, durable=durable)
+        self._maps: dict[MapName, PageMap] = {}
+        self._former: dict[MapName, PageMap] = {}  # the stored pages, if the next transaction replaces all of them
+        self._replaced = 0  # how often it has done so
+        self._changed: dict[MapName, PageMap] = {}
+        self._new_bytes = 0
+        self._has_begun = False  # the next transaction, with a record in the last segment
+        self._live_bytes = 0
+        self._cleaner: Iterator[int] | None = None
+        self.notes: dict[str, bytes] = {}
+        """The notes of the last transaction. Empty: there is no transaction."""
+        self.others: list[bytes] = []
+        """The other bytes of the last transaction, if ``is_marked`` is False."""
+        self.is_marked = True
+        """True if ``mark`` was called after the last transaction."""
+
+    @property
+    def size(self) -> int:
+        """The size of the log in bytes."""
+        return sum(self._files.sizes.values())
+
+    def names(self) -> list[MapName]:
+        """Return the names of the stored maps."""
+        return list(self._maps)
+
+    def stored(self, name: MapName) -> PageReader:
+        """Return the pages of a map as of the last transaction, also after ``replace_all``."""
+        return PageReader(self._files, self._maps.get(name) or self._former.get(name) or PageMap(name))
+
+    def replace_all(self) -> None:
+        """Remove all pages with the next transaction. Those that ``stored`` has returned can be read until then."""
+        if not self._replaced:
+            self._former = self._maps
+        self._replaced += 1
+        self._maps, self._changed, self._new_bytes = {}, {}, 0
+
+    def get(self, name: MapName, number: int) -> bytes | None:
+        """Return a page with the changes since the last transaction; None if there is none."""
+        found = self._maps.get(name)
+        if found is None or number in found.removed:
+            return None
+        if (data := found.new.get(number)) is not None:
+            return data
+        place = found.spilled.get(number) or found.place(number)
+        return None if place is None else self._files.read(*place)
+
+    def put(self, name: MapName, number: int, data: bytes) -> None:
+        """Change a page."""
+        self._to_change(name).put(number, data)
+        self._new_bytes += len(data)
+        if self._new_bytes > _SPILLED_BYTES:
+            self._write(_Kind.PAGES)
+
+    def remove(self, name: MapName, number: int) -> None:
+        """Remove a page."""
+        self._to_change(name).remove(number)
+
+    def commit(self, notes: Mapping[str, bytes], others: Sequence[bytes]) -> None:
+        """Write the changes as a transaction.
+
+        Args:
+            notes: Small values by name that have changed since the last transaction.
+            others: Bytes that belong to this transaction only.
+
+        Raises:
+            JobError: The file system has no space left, for example. The log is as before.
+        """
+        emptied = [] if self._replaced else self._clean(_CLEANED * (self._new_bytes + sum(map(len, others))))
+        self._write(_Kind.COMMIT, notes, others)
+        self._files.sync(always=bool(emptied))
+        self._apply()
+        self.notes |= notes
+        self.others, self.is_marked = [*others], False
+        for segment in emptied:
+            self._files.delete(segment)
+
+    def mark(self) -> None:
+        """Record that the last transaction is complete. The next one implies it, so this is not forced to the disk."""
+        self._append(_Kind.MARK, b"", b"")
+        self.others, self.is_marked = [], True
+
+    def recover(self, *, writes: bool) -> None:
+        """Read the last transaction.
+
+        Args:
+            writes: Whether this process will append to the log, so that a transaction that is not complete is removed.
+
+        Raises:
+            CorruptDataError: The log is damaged.
+        """
+        last = self._files.last
+        if last < 0:
+            return
+        end = self._recover_transactions(last, self._recover_base(last))
+        if writes and end < self._files.sizes[last]:
+            self._files.truncate(last, end)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    @property
+    def _segment_bytes(self) -> int:
+        return max(_LEAST_SEGMENT, self._live_bytes // _SEGMENTS)
+
+    def _to_change(self, name: MapName) -> PageMap:
+        found = self._changed.get(name)
+        if found is None:
+            found = self._changed[name] = self._maps.setdefault(name, PageMap(name))
+        return found
+
+    def _begin_segment(self) -> None:
+        if self._files.last >= 0:
+            self._files.sync(always=True)
+        stored = self._former if self._replaced else self._maps
+        maps = [_StoredMap(one.name, *one.stored()) for one in stored.values() if one.count]
+        self._files.begin(_record(_Kind.BASE, msgspec.msgpack.encode(_Base(self.notes, maps)), b""))
+
+    def _write(self, kind: _Kind, notes: Mapping[str, bytes] | None = None, others: Sequence[bytes] = ()) -> None:
+        """Write the changes that are not in the log."""
+        is_full = self._files.last < 0 or self._files.sizes[self._files.last] >= self._segment_bytes
+        if is_full and self.is_marked and not self._has_begun:  # all that a start needs is in one segment
+            self._begin_segment()
+        is_last = kind is _Kind.COMMIT
+        changed = [one for one in self._changed.values() if one.new or (is_last and one.removed)]
+        pages = [
+            _Pages(
+                one.name,
+                array("Q", one.new).tobytes(),
+                array("I", map(len, one.new.values())).tobytes(),
+                array("Q", sorted(one.removed)).tobytes() if is_last else b"",
+            )
+            for one in changed
+        ]
+        head = _Transaction(self._replaced, pages, {**(notes or {})}, [*map(len, others)])
+        body = b"".join([*(data for one in changed for data in one.new.values()), *others])
+        segment, offset, _ = self._append(kind, msgspec.msgpack.encode(head), body)
+        for one in changed:
+            for number, data in one.new.items():
+                one.spilled[number] = Extent(segment, offset, len(data))
+                offset += len(data)
+            one.new.clear()
+        self._new_bytes = 0
+        self._has_begun = not is_last
+
+    def _append(self, kind: _Kind, head: bytes, body: bytes) -> Extent:
+        """Append a record, and return the place of its body."""
+        offset = self._files.append(_record(kind, head, body))
+        return Extent(self._files.last, offset + _HEADER.size + len(head), len(body))
+
+    def _apply(self) -> None:
+        """Make all changes a part of the last transaction."""
+        if self._replaced:
+            self._former, self._replaced, self._live_bytes, self._cleaner = {}, 0, 0, None
+        for one in self._changed.values():
+            self._live_bytes += one.apply()
+            if not one.count:
+                self._maps.pop(one.name, None)
+        self._changed.clear()
+
+    def _clean(self, budget: int) -> list[int]:
+        """Move pages out of the oldest segment, and return the segments that are empty then."""
+        emptied: list[int] = []
+        budget = max(budget, _LEAST_CLEANED)
+        while budget > 0 and self.size - sum(map(self._files.sizes.__getitem__, emptied)) > self._allowed_bytes:
+            oldest = min(self._files.sizes.keys() - set(emptied))
+            if oldest == self._files.last:
+                break
+            if self._cleaner is None:
+                self._cleaner = self._moved(oldest)
+            step = next(self._cleaner, None)
+            if step is None:
+                self._cleaner = None
+                emptied.append(oldest)
+            else:
+                budget -= step
+        return emptied
+
+    @property
+    def _allowed_bytes(self) -> int:
+        return 2 * (self._live_bytes + self._segment_bytes)
+
+    def _moved(self, segment: int) -> Iterator[int]:
+        """Move the pages in ``segment`` that are valid. Yields the bytes that were looked at."""
+        offset = 0
+        while (record := self._record(segment, offset, whole=False)) is not None:
+            if record.kind in (_Kind.PAGES, _Kind.COMMIT):
+                for name, number, place in _places(_decoded(record.head, _Transaction), record.body):
+                    one = self._maps.get(name)
+                    if one is not None and one.place(number) == place and not _is_changed(one, number):
+                        self.put(name, number, self._files.read(*place))
+                    yield place.size
+            yield record.end - offset - record.body.size
+            offset = record.end
+
+    def _recover_base(self, segment: int) -> int:
+        """Read the places of all pages, and return their end."""
+        record = self._record(segment, 0)
+        if record is None or record.kind is not _Kind.BASE:
+            raise self._damage(segment, 0)
+        base = _decoded(record.head, _Base)
+        self.notes = base.notes
+        self._maps = {name: PageMap(name, places, sizes) for name, places, sizes in base.maps}
+        self._live_bytes = sum(one.size() for one in self._maps.values())
+        return record.end
+
+    def _recover_transactions(self, segment: int, offset: int) -> int:
+        """Read the transactions of a segment, and return the end of the last one."""
+        end = offset
+        while (record := self._record(segment, offset)) is not None:
+            offset = record.end
+            if record.kind is _Kind.MARK:
+                self.others, self.is_marked = [], True
+                end = offset
+                continue
+            head = _decoded(record.head, _Transaction)
+            while head.replaced > self._replaced:
+                self.replace_all()
+            for name, number, place in _places(head, record.body):
+                one = self._to_change(name)
+                one.removed.discard(number)
+                one.spilled[number] = place
+            for pages in head.pages:
+                for number in array("Q", pages.removed):
+                    self._to_change(pages.name).remove(number)
+            if record.kind is _Kind.COMMIT:
+                self._apply()
+                self.notes |= head.notes
+                self.others, self.is_marked = self._others(head, record.body), False
+                end = offset
+        if end < offset:  # the process died before the transaction was complete
+            self._discard()
+        return end
+
+    def _discard(self) -> None:
+        """Undo the changes since the last transaction."""
+        for one in self._changed.values():
+            one.spilled.clear()
+            one.removed.clear()
+        if self._replaced:
+            self._maps, self._former, self._replaced = self._former, {}, 0
+        self._changed = {}
+
+    def _others(self, head: _Transaction, body: Extent) -> list[bytes]:
+        start = body.offset + body.size - sum(head.others)
+        data = self._files.read(body.segment, start, sum(head.others))
+        return [data[end - size : end] for end, size in zip(accumulate(head.others), head.others, strict=True)]
+
+    def _record(self, segment: int, offset: int, *, whole: bool = True) -> _Record | None:
+        """Read a record without its body.
+
+        Args:
+            segment: The segment.
+            offset: Where the record begins.
+            whole: Whether to check the body.
+
+        Returns:
+            The record; None at the end of the segment, or if the process or the machine stopped while it was written.
+
+        Raises:
+            CorruptDataError: It is damaged.
+        """
+        left = self._files.sizes[segment] - offset
+        start = self._files.read(segment, offset, _HEADER.size)
+        size = 0
+        if _is_header(start):
+            _, kind, of_head, of_body, checksum, _ = _HEADER.unpack(start)
+            size = _HEADER.size + of_head + of_body
+            head = self._files.read(segment, offset + _HEADER.size, of_head)
+            body = Extent(segment, offset + size - of_body, of_body)
+            if size <= left and (not whole or crc32(self._files.read(*body), crc32(head)) == checksum):
+                return _Record(_Kind(kind), head, body, offset + size)
+        data = self._files.read(segment, offset, left)
+        if _has_mark(data) or (_HEADER.size <= left >= size and not _lacks_block(data, offset)):
+            raise self._damage(segment, offset)
+        return None
+
+    def _damage(self, segment: int, offset: int) -> CorruptDataError:
+        return CorruptDataError(
+            f"{self._files.path(segment)} is damaged at byte {offset}. Restore the checkpoint from a backup, or start "
+            f"from a new checkpoint_location."
+        )
+
+
+class PageReader:
+    """The stored pages of a map."""
+
+    def __init__(self, files: SegmentFiles, pages: PageMap) -> None:
+        self._files = files
+        self._pages = pages
+
+    def get(self, number: int) -> bytes | None:
+        """Return a page; None if there is none."""
+        place = self._pages.place(number)
+        return None if place is None else self._files.read(*place)
+
+
+def _is_header(start: bytes) -> bool:
+    if len(start) < _HEADER.size:
+        return False
+    magic, *_, checksum = _HEADER.unpack(start)
+    return bool(magic == _MAGIC and checksum == crc32(start[:-4]))
+
+
+def _has_mark(data: bytes) -> bool:
+    """Return whether there is a mark in ``data``, so that the transactions in it were complete."""
+    start, place = struct.pack("=IB", _MAGIC, _Kind.MARK), -1
+    while (place := data.find(start, place + 1)) >= 0:
+        if _is_header(data[place : place + _HEADER.size]):
+            return True
+    return False
+
+
+def _lacks_block(data: bytes, offset: int) -> bool:
+    """Return whether one of the blocks of a disk is blank in ``data``, which begins at ``offset``."""
+    first = _BLOCK - offset % _BLOCK
+    bounds = [0, *range(first, len(data), _BLOCK), len(data)]
+    return any(not any(data[start:end]) for start, end in pairwise(bounds))
+
+
+def _record(kind: _Kind, head: bytes, body: bytes) -> bytes:
+    start = _HEADER.pack(_MAGIC, kind, len(head), len(body), crc32(body, crc32(head)), 0)[:-4]
+    return b"".join([start, crc32(start).to_bytes(4, sys.byteorder), head, body])
+
+
+def _is_changed(pages: PageMap, number: int) -> bool:
+    return number in pages.new or number in pages.spilled or number in pages.removed
+
+
+def _places(head: _Transaction, body: Extent) -> Iterator[tuple[MapName, int, Extent]]:
+    """Return the places of the pages in a record, with the names of their maps and their numbers."""
+    offset = body.offset
+    for pages in head.pages:
+        for number, size in zip(array("Q", pages.numbers), array("I", pages.sizes), strict=True):
+            yield pages.name, number, Extent(body.segment, offset, size)
+            offset += size
+
+
+def _decoded(head: bytes, kind: type[H]) -> H:
+    try:
+        return msgspec.msgpack.decode(head, type=kind)
+    except msgspec.MsgspecError as error:
+        raise CorruptDataError(f"The checkpoint was written by another version of dsv2: {error}.") from error

@@ -1,0 +1,116 @@
+"""The files of a log: numbered segments, of which the last one is appended to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dsv2.base.folders import force_folder
+from dsv2.errors import JobError
+
+_SUFFIX = ".log"
+
+
+class SegmentFiles:
+    """The segments in ``folder``, which need not exist.
+
+    Args:
+        folder: The folder.
+        durable: Whether ``sync`` forces what was appended to the disk.
+    """
+
+    def __init__(self, folder: str, *, durable: bool) -> None:
+        self._folder = Path(folder)
+        self._durable = durable
+        self._files: dict[int, int] = {}  # file descriptors
+        self._last = -1
+        self.sizes: dict[int, int] = {}
+        """The size of each segment in bytes, by its number, ascending."""
+        for name in sorted(os.listdir(folder)) if self._folder.is_dir() else ():
+            stem = name.removesuffix(_SUFFIX)
+            if stem != name and stem.isascii() and stem.isdigit():
+                self.sizes[int(stem)] = self.path(int(stem)).stat().st_size
+                self._last = int(stem)
+
+    def path(self, segment: int) -> Path:
+        """Return the path of a segment."""
+        return self._folder / f"{segment:08}{_SUFFIX}"
+
+    @property
+    def last(self) -> int:
+        """The last segment; -1 if there is none."""
+        return self._last
+
+    def begin(self, data: bytes) -> None:
+        """Begin a new segment with ``data``, all of which is on the disk before the segment is there."""
+        number = self._last + 1
+        path = self.path(number)
+        new = path.with_name(f".{path.name}.new")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with open(new, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+            force_folder(self._folder)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self._last, self.sizes[number] = number, len(data)
+
+    def append(self, data: bytes) -> int:
+        """Append to the last segment, and return where ``data`` begins. Raises ``JobError``, and appends nothing."""
+        offset = self.sizes[self._last]
+        try:
+            file, written = self._file(self._last), 0
+            while written < len(data):
+                written += os.pwrite(file, memoryview(data)[written:], offset + written)
+        except OSError as error:
+            self.truncate(self._last, offset)
+            raise self._not_written(error) from error
+        self.sizes[self._last] = offset + len(data)
+        return offset
+
+    def sync(self, *, always: bool = False) -> None:
+        """Force the last segment to the disk if the log is durable, or ``always``."""
+        if self._durable or always:
+            try:
+                os.fdatasync(self._file(self._last))
+            except OSError as error:
+                raise self._not_written(error) from error
+
+    def read(self, segment: int, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes of a segment, or fewer at its end."""
+        return os.pread(self._file(segment), size, offset)
+
+    def truncate(self, segment: int, size: int) -> None:
+        """Remove the end of a segment."""
+        os.ftruncate(self._file(segment), size)
+        self.sizes[segment] = size
+
+    def delete(self, segment: int) -> None:
+        """Delete a segment."""
+        self._close(segment)
+        self.path(segment).unlink(missing_ok=True)
+        del self.sizes[segment]
+        self._last = max(self.sizes, default=-1)
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in list(self._files):
+            self._close(segment)
+
+    def _file(self, segment: int) -> int:
+        file = self._files.get(segment)
+        if file is None:
+            path = self.path(segment)
+            flags = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
+            file = self._files[segment] = os.open(path, flags | os.O_CLOEXEC)
+        return file
+
+    def _close(self, segment: int) -> None:
+        if (file := self._files.pop(segment, None)) is not None:
+            os.close(file)
+
+    def _not_written(self, error: OSError) -> JobError:
+        return JobError(f"The checkpoint in {self._folder} cannot be written: {error.strerror}.")

@@ -1,0 +1,270 @@
+"""The log of pages: transactions, crashes within them, loss of power, damage, full disks, and the size of the log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsv2.errors import CorruptDataError, JobError
+from dsv2.local import page_log
+from dsv2.local.page_index import MapName
+from dsv2.local.page_log import PageLog
+from tests.profiles import examples
+
+MAPS = [MapName("a", 0, "keys"), MapName("a", 1, "keys"), MapName("b", 0, "pane/7")]
+PAGES = 60
+Content = dict[tuple[MapName, int], bytes]
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_log, "_LEAST_SEGMENT", 20_000)
+    monkeypatch.setattr(page_log, "_SPILLED_BYTES", 6_000)
+    monkeypatch.setattr(page_log, "_LEAST_CLEANED", 1_000)
+
+
+def opened(folder: Path, *, writes: bool = True, durable: bool = True) -> PageLog:
+    log = PageLog(str(folder), durable=durable)
+    log.recover(writes=writes)
+    return log
+
+
+def content_of(log: PageLog) -> Content:
+    pages = ((name, number, log.get(name, number)) for name in MAPS for number in range(PAGES))
+    return {(name, number): page for name, number, page in pages if page is not None}
+
+
+class Writer:
+    """Random transactions on a log, and the content that it should have."""
+
+    def __init__(self, folder: Path, seed: int, *, durable: bool = True) -> None:
+        self.folder = folder
+        self.random = random.Random(seed)
+        self.log = opened(folder, durable=durable)
+        self.committed: Content = {}
+        self.changed: Content = {}
+        self.number = 0
+
+    def change(self, most: int = 30) -> None:
+        choice = self.random
+        if choice.random() < 0.03:
+            self.log.replace_all()
+            self.changed = {}
+        for _ in range(choice.randrange(most)):
+            place = choice.choice(MAPS), choice.randrange(PAGES)
+            if place in self.changed and choice.random() < 0.2:
+                self.log.remove(*place)
+                del self.changed[place]
+            else:
+                page = choice.randbytes(choice.choice([1, 90, 700]))
+                self.log.put(*place, page)
+                self.changed[place] = page
+
+    def commit(self) -> None:
+        self.number += 1
+        self.log.commit({"number": b"%d" % self.number}, [b"other", b"%d" % self.number])
+        self.committed = dict(self.changed)
+
+    def reopen(self) -> None:
+        self.log.close()
+        self.log = opened(self.folder)
+        self.changed = dict(self.committed)
+
+    def check(self) -> None:
+        assert content_of(self.log) == self.changed
+        assert self.log.notes == ({"number": b"%d" % self.number} if self.number else {})
+
+
+@settings(examples(25))
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(["commit", "mark", "crash", "reopen"]), min_size=1, max_size=80))
+def test_log_has_what_was_committed(tmp_path_factory: pytest.TempPathFactory, seed: int, actions: list[str]) -> None:
+    writer = Writer(tmp_path_factory.mktemp("log"), seed)
+    is_marked = True
+    for action in actions:
+        writer.change()
+        writer.check()
+        if action != "crash":
+            writer.commit()
+            is_marked = False
+        if action == "mark":
+            writer.log.mark()
+            is_marked = True
+        if action in ("crash", "reopen"):
+            writer.reopen()
+        assert writer.log.is_marked == is_marked
+        assert writer.log.others == ([] if is_marked else [b"other", b"%d" % writer.number])
+        writer.check()
+
+
+def test_log_does_not_grow_without_limit(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, 1)
+    for _ in range(600):
+        writer.change()
+        writer.commit()
+        writer.log.mark()
+    live = sum(map(len, writer.committed.values()))
+    assert writer.log.size < 5 * (live + 20_000)
+    assert len(list(tmp_path.iterdir())) < 40
+    writer.reopen()
+    writer.check()
+
+
+def test_pages_that_never_change_are_kept(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.put(MAPS[0], 5, b"kept")
+    for number in range(300):
+        log.put(MAPS[1], number % 3, b"%d" % number * 300)
+        log.commit({}, [])
+        log.mark()
+    assert min(int(file.stem) for file in tmp_path.iterdir()) > 3
+    assert log.get(MAPS[0], 5) == b"kept"
+    assert opened(tmp_path).get(MAPS[0], 5) == b"kept"
+
+
+def last_two(folder: Path) -> tuple[Writer, Content, int]:
+    """Write transactions, and return the writer, the content before the last one, and the size of the file then."""
+    writer = Writer(folder, 3)
+    for _ in range(3):
+        writer.change()
+        writer.commit()
+        writer.log.mark()
+    before, size = writer.committed, writer.log.size
+    writer.change()
+    writer.commit()
+    writer.log.close()
+    return writer, before, size
+
+
+def test_transaction_that_was_cut_off_leaves_no_trace(tmp_path: Path) -> None:
+    writer, before, size = last_two(tmp_path)
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    for end in [*range(size, size + 40), *range(size + 40, len(data), 97), len(data) - 1]:
+        file.write_bytes(data[:end])
+        log = opened(tmp_path)
+        assert content_of(log) == before
+        assert log.is_marked
+        log.put(MAPS[0], 0, b"new")
+        log.commit({}, [])
+        log.close()
+        assert content_of(opened(tmp_path)) == before | {(MAPS[0], 0): b"new"}
+    file.write_bytes(data)
+    assert content_of(opened(tmp_path)) == writer.committed
+
+
+def test_blocks_that_did_not_reach_the_disk_leave_no_trace(tmp_path: Path) -> None:
+    _, before, size = last_two(tmp_path)
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    for start in range(size - size % 512 + 512, len(data), 512):
+        for end in (start + 512, len(data)):
+            file.write_bytes(data[:start] + bytes(min(end, len(data)) - start) + data[end:])
+            assert content_of(opened(tmp_path)) == before
+    file.write_bytes(data[:size] + bytes(len(data) - size))
+    assert content_of(opened(tmp_path)) == before
+
+
+def test_changed_byte_is_noticed(tmp_path: Path) -> None:
+    writer, _, _ = last_two(tmp_path)
+    writer.reopen()
+    writer.log.mark()
+    writer.log.close()
+    (file,) = tmp_path.iterdir()
+    data = bytearray(file.read_bytes())
+    last = len(data) - page_log._HEADER.size  # of the mark, without which the transaction is written again
+    for place in [*range(80), *range(80, last, 61)]:
+        data[place] ^= 4
+        file.write_bytes(data)
+        with pytest.raises(CorruptDataError, match=rf"{file} is damaged at byte \d+\. Restore"):
+            opened(tmp_path)
+        data[place] ^= 4
+
+
+def test_reader_changes_nothing(tmp_path: Path) -> None:
+    _, before, size = last_two(tmp_path)
+    (file,) = tmp_path.iterdir()
+    cut = file.read_bytes()[: size + 100]
+    file.write_bytes(cut)
+    assert content_of(opened(tmp_path, writes=False)) == before
+    assert file.read_bytes() == cut
+
+
+def test_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(tmp_path, 5)
+    writer.change()
+    writer.commit()
+    writer.change()
+    real = os.pwrite
+
+    def writes_a_part(file: int, data: memoryview, offset: int) -> int:
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, data[: len(data) // 2], offset)
+
+    monkeypatch.setattr(os, "pwrite", writes_a_part)
+    with pytest.raises(JobError, match="cannot be written: No space left on device"):
+        writer.commit()
+    monkeypatch.undo()
+    writer.number -= 1
+    writer.reopen()
+    writer.check()
+
+
+class Disk:
+    """A disk that loses what was not forced to it, in part or as a whole."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.forced: dict[int, int] = {}  # the size that is safe, by inode
+        monkeypatch.setattr(os, "fdatasync", self._force)
+        monkeypatch.setattr(os, "fsync", self._force)
+
+    def _force(self, file: int) -> None:
+        status = os.fstat(file)
+        self.forced[status.st_ino] = status.st_size
+
+    def lose_power(self, folder: Path, choice: random.Random) -> None:
+        for file in self._files(folder):
+            safe, size = self.forced.get(file.stat().st_ino, 0), file.stat().st_size
+            kept = choice.randint(safe, size)
+            os.truncate(file, kept)
+            if choice.random() < 0.5:
+                os.truncate(file, size)  # zeros
+
+    @staticmethod
+    def _files(folder: Path) -> Iterator[Path]:
+        return (file for file in folder.iterdir() if not file.name.startswith("."))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_loss_of_power_loses_no_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(page_log, "_BLOCK", 1)  # this disk writes single bytes
+    disk, writer = Disk(monkeypatch), Writer(tmp_path, seed)
+    for _ in range(12):
+        for _ in range(writer.random.randrange(8)):
+            writer.change()
+            writer.commit()
+            writer.log.mark()
+        writer.change()
+        writer.log.close()
+        disk.lose_power(tmp_path, writer.random)
+        writer.reopen()
+        writer.check()
+
+
+def test_only_the_last_segment_is_at_risk_without_durability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, writer = Disk(monkeypatch), Writer(tmp_path, 2, durable=False)
+    for _ in range(30):
+        writer.change()
+        writer.commit()
+        writer.log.mark()
+    *complete, last = sorted(tmp_path.iterdir())
+    assert [disk.forced[file.stat().st_ino] for file in complete] == [file.stat().st_size for file in complete]
+    assert disk.forced[last.stat().st_ino] < last.stat().st_size
+    assert len(complete) > 2
