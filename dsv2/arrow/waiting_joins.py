@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class WaitingJoin(ColumnJoin, EventTimeProcessFunction, ABC):
 
 
 class IntervalColumns(WaitingJoin):
-    """Records with timestamps in an interval are partners. The rows of a key are in order of their timestamps.
+    """Records with timestamps in an interval are partners.
 
     Args:
         join: The join.
@@ -106,7 +107,7 @@ class IntervalColumns(WaitingJoin):
         if not len(times):
             return
         keys = self._keys(side, table)
-        stored = self._lists(1 - side, ctx).get(keys)
+        stored = self._in_order_of_time(self._lists(1 - side, ctx).get(keys))
         own, partners = self._partners(side, table, times, stored)
         self._join(side, (table, times), stored, (own, partners), output)
         self._mark(1 - side, keys, stored, partners, ctx)
@@ -131,6 +132,10 @@ class IntervalColumns(WaitingJoin):
             return _shifted(times, self._upper)
         ends: Numbers = rows[self._upper].to_numpy()
         return ends
+
+    def _in_order_of_time(self, stored: ArrowKeyedRows) -> ArrowKeyedRows:
+        order = sorting(stored.of, self._column(0, stored.rows))
+        return replace(stored, rows=stored.rows.take(pa.array(order)), of=stored.of[order])
 
     def _partners(self, side: int, table: pa.Table, times: Numbers, stored: ArrowKeyedRows) -> tuple[Numbers, Numbers]:
         """The records and the stored rows that are partners."""
@@ -192,18 +197,16 @@ class IntervalColumns(WaitingJoin):
 
     def _store(self, side: int, keys: Any, added: pa.Table, now: int, ctx: Any) -> None:
         lists = self._lists(side, ctx)
-        rows, of = lists.get(keys).followed_by(added)
-        times = self._column(0, rows)
-        order = sorting(of, times)
-        waits = self._ends(side, rows, times)[order] > now
-        if self._emits_unmatched[side]:
-            waits |= ~self._column(1, rows)[order]
-        order = order[waits]
-        of, times = of[order], times[order]
         if self._existence and side == 1:  # equal times are as good as one
+            rows, of = lists.get(keys).followed_by(added)
+            times = self._column(0, rows)
+            order = sorting(of, times)
+            order = order[self._ends(side, rows, times)[order] > now]
+            of, times = of[order], times[order]
             distinct = heads(of) | np.concatenate([np.ones(min(len(of), 1), np.bool_), times[1:] != times[:-1]])
-            order, of = order[distinct], of[distinct]
-        lists.put(keys, rows.take(pa.array(order)), of)
+            lists.put(keys, rows.take(pa.array(order[distinct])), of[distinct])
+        else:
+            lists.append(keys, added)
         ends = self._ends(side, added, self._column(0, added))
         if not self._emits_unmatched[side] and isinstance(self._upper, int):  # few timers remove many rows
             width = self._upper - self._lower + 1
