@@ -11,19 +11,25 @@ is, sixteen subtasks that share the two tasks; and pages in a map (also in Rocks
 The second table has larger values, of ``--value-bytes`` for each key, in maps. The third one shows what such a
 micro-batch reads from a map and writes to it, without Spark: bytes, and in times of the touched keys and values.
 
-The last table is for two subtasks with blobs, without Spark: the size of the state, and the CPU time to restore it,
+The next table is for two subtasks with blobs, without Spark: the size of the state, and the CPU time to restore it,
 process the 1,000 records and take the snapshot.
+
+The last one appends 1,000 rows at a time to lists in columns, without Spark, and reads the list of another key each
+time.
 """
 
 from __future__ import annotations
 
 import pickle
+import statistics
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -38,15 +44,20 @@ from benchmarks.common import (
 )
 from benchmarks.common.outside import OutsideSpark
 from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2.arrow import schema_of
+from dsv2.arrow.keyed.columns import ArrowKeyedColumns
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
-from dsv2.runtime.state.page_store import in_entries
+from dsv2.runtime.state.page_store import in_blob, in_entries
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.watermark.event_time import EventTimeOfInputs
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.job.query import StreamingJob
 
@@ -62,6 +73,8 @@ MOVED_LIMIT = 8.0
 """The maximum ratio of the bytes that are read, or written, to those of the touched keys and their values."""
 MEMORY_LIMIT = 2.0
 """The maximum ratio of the memory per key to its pickled size."""
+APPEND_LIMIT = 3.0
+"""The maximum ratio of the CPU time of the last appends to lists to that of the first ones."""
 
 _WARM_UP = 3  # micro-batches of the second query
 _REPEATS = 5  # without Spark
@@ -71,7 +84,7 @@ _TOO_MANY = "not tried: blobs of so many keys do not fit into Spark's heap here 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = {_PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 
-SHORT = {"keys": [1_000, 10_000], "sized_keys": [10_000], "batches": 2, "layouts": ["map", "blob"]}
+SHORT = {"keys": [1_000, 10_000], "sized_keys": [10_000], "batches": 2, "layouts": ["map", "blob"], "appends": 100}
 
 
 class Layout(NamedTuple):
@@ -96,6 +109,14 @@ class Visit(NamedTuple):
     user: str
 
 
+class Sale(NamedTuple):
+    """An element of a list."""
+
+    user: int
+    price: int
+    page: str
+
+
 class Visits:
     """Generates visits by index: the first ``users`` visits are of different users, the others of any of them."""
 
@@ -109,6 +130,7 @@ class Visits:
 
 
 VISITS = StateDeclarations.value_state("visits", int, default=0)
+SALES = StateDeclarations.list_state("sales", Sale)
 PADDED = StateDeclarations.value_state("padded visits", bytes, default=b"")
 
 
@@ -155,6 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=_MOST_IN_BLOBS,
         help=f"maximum number of keys for blobs ({_MOST_IN_BLOBS:,})",
     )
+    parser.add_argument("--appends", type=int, default=1000, help="appends to lists in columns (1000)")
     options = parser.parse(arguments, SHORT)
     size = options.value_bytes
     with spark_session("state benchmark") as spark:
@@ -213,6 +236,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     header = ("keys held", "bytes of state per subtask", "restore ms", "process ms", "snapshot ms")
     few_enough = _few_enough(options.keys, options.most_in_blobs)
     report.table("Without Spark, both subtasks together", header, [(keys, *outside_spark(keys)) for keys in few_enough])
+    of_lists = {keys: appends(keys, options.appends) for keys in (1, 100_000)}
+    report.table(
+        f"Without Spark: {options.appends:,} appends of {TOUCHED:,} rows to lists in columns",
+        ("keys", "CPU ms of the first tenth", "of the last tenth"),
+        [(keys, *times) for keys, times in of_lists.items()],
+    )
+    for keys, (first, last) in of_lists.items():
+        report.at_most(f"lists of {keys:,} keys: the last appends in times of the first", last / first, APPEND_LIMIT)
     report.publish(options.results)
     return 0
 
@@ -344,6 +375,29 @@ def moved(keys: int, size: int) -> Moved:
     return Moved(
         entries.reads, entries.read, entries.written, (entries.read / touched, entries.written / touched), cpu_ms
     )
+
+
+def appends(keys: int, count: int) -> tuple[float, float]:
+    """Return the CPU ms of an append to the lists of ``keys`` keys: the medians of the first and of the last tenth."""
+    environment = ColumnsEnvironment(
+        True, ("user",), 0, 1, 128, Codec(TypeRegistry()), in_blob, "benchmark", BatchTime(0), EventTimeOfInputs(1)
+    )
+    state = ArrowKeyedColumns([SALES], environment, _failed).keyed_state(SALES)
+    random, other, times = np.random.default_rng(0), pa.chunked_array([[-1]], pa.int64()), []
+    pages = pa.array([f"https://example.com/item/{number}" for number in range(TOUCHED)])
+    for _ in range(count):
+        users = pa.array(random.integers(0, keys, TOUCHED))
+        rows = pa.table([users, pa.array(random.integers(0, 1000, TOUCHED)), pages], schema_of(Sale))
+        began = time.process_time()
+        state.append(rows["user"], rows)
+        state.get(other)
+        times.append((time.process_time() - began) * 1000)
+    tenth = count // 10
+    return statistics.median(times[:tenth]), statistics.median(times[-tenth:])
+
+
+def _failed(state: object, key: object, error: BaseException) -> NoReturn:
+    raise error
 
 
 def outside_spark(keys: int) -> tuple[str, float, float, float]:
