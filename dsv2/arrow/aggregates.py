@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.functions import TableFunction
 from dsv2.arrow.keyed.columns import empty_value
 from dsv2.arrow.keyed.folding import Groups
-from dsv2.arrow.keyed.panes import ArrowPanes
+from dsv2.arrow.keyed.panes import ArrowPanes, ClockPanes
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, keys_of, records_of, table_of, taken_times
 from dsv2.arrow.schema import schema_of
 from dsv2.arrow.windows import late_records, rows_by_window
@@ -31,6 +31,7 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
+from dsv2.watermark.event_time import LONG_MIN
 
 
 def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence[str]) -> str | None:
@@ -233,8 +234,10 @@ class WindowAggregate(ColumnAggregate[IN, OUT]):
         self.strategy = strategy
 
 
-class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
-    """Emits the results of windows when event time has reached their end."""
+class PaneColumns(WindowAggregate[IN, OUT], KeepsAggregates):
+    """Base class of the functions that keep accumulators of windows, and emit the results at their end."""
+
+    _panes: ClassVar[type[ArrowPanes]] = ArrowPanes
 
     @property
     def state_layout(self) -> str:
@@ -254,18 +257,12 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
         size = self.strategy.size
         template = empty_value(self.result.partial.kind)
-        return ArrowPanes(template, lambda slot: last_of(slot, size), environment, fail)
+        return self._panes(template, lambda slot: last_of(slot, size), environment, fail)
 
-    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        table = table_of(batch.records, self.kind, self.fields)
-        times, event_time = times_of(batch), ctx.event_timers.current_time()
-        strategy, panes = self.strategy, ctx.columns
-        if len(times) and times.min() <= event_time:
-            late = self._records(table, late_records(strategy, times, event_time))
-            if late:
-                ctx.metric_group.counter("late_records_dropped").inc(late)
+    def _fold(self, table: pa.Table, times: Numbers, passed: int, panes: ArrowPanes) -> None:
+        """Fold rows with these times into their windows that end after ``passed``."""
         keys, inputs = self._keys_of(table), self._inputs(table)
-        for slot, places in rows_by_window(strategy, times, event_time):
+        for slot, places in rows_by_window(self.strategy, times, passed):
             if places is None:
                 panes.fold(slot, keys, partial(self._folded, inputs))
                 continue
@@ -280,18 +277,47 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
             after += columns.fold(current[self.result.partial.places[name]], inputs[name], groups)
         return after
 
-    def _records(self, table: pa.Table, chosen: Numbers) -> int:
-        """The number of records in some rows."""
-        return int(np.count_nonzero(chosen))
-
-    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
-        panes: ArrowPanes = ctx.columns
-        for slot in panes.due(timestamp):
+    def _emit(self, due: Iterable[int], output: Any, panes: ArrowPanes) -> None:
+        for slot in due:
             end = last_of(slot, self.strategy.size) + 1
             for keys, values in panes.contents(slot):
                 records = self._results(keys, values, self.strategy.start_of(slot), end)
                 output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))
             panes.drop(slot)
+
+
+class WindowColumns(PaneColumns[IN, OUT], EventTimeProcessFunction):
+    """Emits the results of windows when event time has reached their end."""
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        table = table_of(batch.records, self.kind, self.fields)
+        times, event_time = times_of(batch), ctx.event_timers.current_time()
+        if len(times) and times.min() <= event_time:
+            late = self._records(table, late_records(self.strategy, times, event_time))
+            if late:
+                ctx.metric_group.counter("late_records_dropped").inc(late)
+        self._fold(table, times, event_time, ctx.columns)
+
+    def _records(self, table: pa.Table, chosen: Numbers) -> int:
+        """The number of records in some rows."""
+        return int(np.count_nonzero(chosen))
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        self._emit(ctx.columns.due(timestamp), output, ctx.columns)
+
+
+class ClockColumns(PaneColumns[IN, OUT]):
+    """Emits the results of windows when the clock has reached their end."""
+
+    _panes = ClockPanes
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        times = np.full(len(batch), ctx.processing_timers.current_time())
+        self._fold(table_of(batch.records, self.kind, self.fields), times, LONG_MIN, ctx.columns)
+
+    def on_processing_timers(self, timers: list[int], output: Any, ctx: Any) -> None:
+        """Called with the windows that are due."""
+        self._emit(timers, output, ctx.columns)
 
 
 def times_of(batch: RecordBatch[Any]) -> Numbers:

@@ -218,6 +218,10 @@ class ExpressionFunction(TableFunction[IN, OUT], BatchFunction, Generic[IN, OUT]
         self.kind = kind
 
     @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.kind
+
+    @property
     def dsv2_tables_of(self) -> type:
         return self.kind
 
@@ -253,10 +257,6 @@ class WhereFunction(ExpressionFunction[T, T], Generic[T]):
         super().__init__(kind)
         self._condition = Condition(kind, condition)
 
-    @property
-    def record_types(self) -> tuple[type, type]:
-        return self.kind, self.kind
-
     def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
         table = table_of(batch.records, self.kind)
         chosen = self._condition.of(table)
@@ -270,10 +270,6 @@ class GatherFunction(ExpressionFunction[T, T], Generic[T]):
 
     dsv2_inherits_parallelism = True
     dsv2_part_of = "key_by"
-
-    @property
-    def record_types(self) -> tuple[type, type]:
-        return self.kind, self.kind
 
     def _applied(self, batch: RecordBatch[T]) -> RecordBatch[T]:
         return batch

@@ -27,7 +27,7 @@ from dsv2.arrow.schema import schema_of
 from dsv2.base.columnar import types_of_key
 from dsv2.base.derived_classes import derived_class
 from dsv2.base.type_variables import IN, OUT
-from dsv2.extension.window.strategy import SlidingWindowStrategy
+from dsv2.extension.window.strategy import SlidingWindowStrategy, TimeType
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
@@ -43,7 +43,8 @@ def combined(
     None: the records cannot be combined. The arguments are those of ``WindowColumns``.
     """
     sent = [(name, fold) for name, part in result.partial.aggregates.items() for fold in _folds(part, kind)]
-    if strategy.size % strategy.slide or len(sent) < len(result.partial.empty):
+    by_clock = strategy.time_type is TimeType.PROCESSING
+    if by_clock or strategy.size % strategy.slide or len(sent) < len(result.partial.empty):
         return None
     keys = {f"key_{number}": one for number, one in enumerate(types_of_key(key_names, field_types(kind) or {}))}
     fields = {f"sent_{number}": int | None for number in range(len(sent))}

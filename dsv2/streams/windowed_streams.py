@@ -16,7 +16,7 @@ from dsv2.extension.window.functions import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
-from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy, why_rows
+from dsv2.extension.window.strategy import SessionWindowStrategy, TimeType, WindowStrategy, why_rows
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
@@ -131,7 +131,7 @@ class WindowedStream(Generic[T]):
         stream = self._stream
         declared = declare(stream._ref, result, records, parts, windowed=True)
         is_session = isinstance(self._strategy, SessionWindowStrategy)
-        chosen = self._why_rows(sessions=True) or choose_columns(stream._ref, declared, records)
+        chosen = self._why_rows(aggregated=True) or choose_columns(stream._ref, declared, records)
         if is_session and not isinstance(chosen, str):
             chosen = import_module("dsv2.arrow.sessions").why_rows(declared, chosen[0], self._strategy) or chosen
         function: ProcessFunction
@@ -142,17 +142,18 @@ class WindowedStream(Generic[T]):
             return _added(stream, function)
         made = import_module("dsv2.arrow.window_combiner").combined(declared, *chosen, self._strategy)
         if made is None or stream._ref.exchange is not Exchange.HASH:
-            function = import_module("dsv2.arrow.aggregates").WindowColumns(declared, *chosen, self._strategy)
-            return _added(stream, function)
+            columns = import_module("dsv2.arrow.aggregates")
+            kind = columns.WindowColumns if self._strategy.time_type is TimeType.EVENT else columns.ClockColumns
+            return _added(stream, kind(declared, *chosen, self._strategy))
         before, select, after = made
         ref = stream._ref
         node = stream._builder.add(OperatorKind.ONE_INPUT, before, "Combine", (InputRef(ref.node, ref.output),))
         sent = InputRef(node, 0, Exchange.HASH, select, ref.key_version)
         return _added(Stream[Any](stream._builder, sent), after)
 
-    def _why_rows(self, *, sessions: bool = False) -> str | None:
-        """The reason why the windows are not kept in columns; None if they are. ``sessions``: those may be."""
-        if (reason := why_rows(self._strategy, sessions=sessions)) is not None:
+    def _why_rows(self, *, aggregated: bool = False) -> str | None:
+        """The reason why the windows are not kept in columns; None if they are. ``aggregated``: as for ``why_rows``."""
+        if (reason := why_rows(self._strategy, aggregated=aggregated)) is not None:
             return reason
         return "late records go to a side output" if self._late_tags else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import timedelta
 from operator import attrgetter
@@ -337,6 +338,14 @@ class DeclaredAggregates(Program):
         assert latest == {sums.user: sums for sums, _ in sorted(every, key=lambda one: one[0].clicks)}
 
 
+class WindowCount(NamedTuple):
+    """The clicks of a user in a window."""
+
+    user: str
+    start: int
+    clicks: int
+
+
 class Hour(NamedTuple):
     """The clicks of a group of users."""
 
@@ -373,9 +382,35 @@ class ComputedKeys(Program):
         run.expect_all(*(Hour(*key, keys.count(key)) for key in set(keys)), name="windows")
 
 
+class WindowsByTheClock(Program):
+    """Windows in processing time have all records, on columns and on single records."""
+
+    def build(self, p: Pipeline) -> None:
+        clicks = p.timed(CLICKS, attrgetter("time"))
+        windows = WindowStrategy.tumbling(timedelta(milliseconds=50), "processing")
+        for name, key in (("columns", attrgetter("user")), ("rows", user_of)):
+            counts = clicks.key_by(key).window(windows)
+            p.collect(counts.aggregate(WindowCount, user=Key(), start=WindowStart(), clicks=Count()), name)
+
+    def check(self, run: Run) -> None:
+        for name in ("columns", "rows"):
+            clicks = dict.fromkeys((click.user for click in CLICKS), 0)
+            for user, start, count in run.out(name):
+                assert start % 50 == 0
+                clicks[user] += count
+            assert clicks == Counter(click.user for click in CLICKS)
+
+
 def user_of(click: Click) -> str:
     """The key, not as a column."""
     return click.user
 
 
-PROGRAMS = (StateInColumns(), DeclaredAggregates(), DeclaredSessions(), CumulatingWindows(), ComputedKeys())
+PROGRAMS = (
+    StateInColumns(),
+    DeclaredAggregates(),
+    DeclaredSessions(),
+    CumulatingWindows(),
+    ComputedKeys(),
+    WindowsByTheClock(),
+)

@@ -151,7 +151,7 @@ class ArrowKeyedColumns(KeyedColumns):
     def snapshot(self) -> dict[str, Any]:
         self._finder.forget()
         tables = {
-            name: (*self._layouts[name][:-2], tuple(state), self._layouts[name].deadline)
+            name: (*self._layouts[name][:-2], tuple(state), self._layouts[name].due)
             for name, table in self._tables.items()
             if (state := table.snapshot()).stored
         }

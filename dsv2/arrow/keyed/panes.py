@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -31,6 +31,9 @@ class ColumnPanes(ArrowKeyedColumns):
         fail: As for ``ArrowKeyedColumns``.
     """
 
+    by_event: ClassVar[bool] = True
+    """False: windows are due in processing time."""
+
     def __init__(
         self,
         template: Any,
@@ -52,7 +55,7 @@ class ColumnPanes(ArrowKeyedColumns):
         return self._by_slot.values()
 
     def next_time(self, by_event: bool) -> int | None:
-        return min(map(self._deadline_of, self._by_slot), default=None) if by_event else None
+        return min(map(self._deadline_of, self._by_slot), default=None) if by_event is self.by_event else None
 
     def due(self, time: int) -> list[int]:
         """Return the windows that are due, ordered by their deadline."""
@@ -65,7 +68,7 @@ class ColumnPanes(ArrowKeyedColumns):
     def snapshot(self) -> dict[str, Any]:
         self._finder.forget()
         return {
-            self._name(slot): (*self._layout(slot)[:-2], tuple(table.snapshot()), self._deadline_of(slot))
+            self._name(slot): (*self._layout(slot)[:-2], tuple(table.snapshot()), self._due(slot))
             for slot, table in sorted(self._by_slot.items())
         }
 
@@ -80,6 +83,9 @@ class ColumnPanes(ArrowKeyedColumns):
 
     def loader(self) -> ColumnsLoader:
         return _PanesLoader(self)
+
+    def _due(self, slot: int) -> tuple[int, bool]:
+        return self._deadline_of(slot), self.by_event
 
     def _table(self, slot: int) -> KeyedTable:
         table = self._by_slot.get(slot)
@@ -140,6 +146,16 @@ class ArrowPanes(ColumnPanes):
 
     def _values(self, table: KeyedTable, rows: Numbers) -> Sequence[pa.Array]:
         return [table.get(number, rows) for number in range(len(self._types))]
+
+
+class ClockPanes(ArrowPanes):
+    """Such windows in processing time."""
+
+    by_event = False
+
+    def fire(self, by_event: bool, time: int, call: Callable[[Any], None], *, last: bool = False) -> None:
+        if not by_event and (due := self.due(time)):
+            call(due)
 
 
 class ListPanes(ColumnPanes):

@@ -41,7 +41,7 @@ class StoredTable(NamedTuple):
         types: Their types.
         template: A value, whose class the values have; a list of one if they are lists; None for timers.
         table: The table.
-        deadline: When the pane is due, of values in a pane, in ms.
+        due: When the pane is due, of values in a pane, in ms, and whether that is event time.
     """
 
     row_kind: str
@@ -51,7 +51,7 @@ class StoredTable(NamedTuple):
     types: tuple[str, ...]
     template: Any
     table: TableState
-    deadline: int = 0
+    due: tuple[int, bool] = (0, True)
 
     def has_layout_of(self, other: StoredTable) -> bool:
         """Return whether the pages have the same columns."""
@@ -122,8 +122,8 @@ def stored_columns(snapshot: Mapping[str, Any]) -> dict[str, StoredTable]:
 
 def stored_table(state: Any) -> StoredTable:
     """Return the table from its snapshot as plain values."""
-    row_kind, named, expiry, names, types, template, table, deadline = state
-    return StoredTable(row_kind, named, expiry, names, types, template, TableState(*table), deadline)
+    row_kind, named, expiry, names, types, template, table, due = state
+    return StoredTable(row_kind, named, expiry, names, types, template, TableState(*table), due)
 
 
 def type_name(kind: pa.DataType) -> str:

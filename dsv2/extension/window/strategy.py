@@ -422,14 +422,16 @@ def _time_type(time_type: TimeTypeChoice) -> TimeType:
     return as_choice(TimeType, time_type, "time_type")
 
 
-def why_rows(strategy: WindowStrategy, *, sessions: bool = False) -> str | None:
-    """Return why the windows cannot be kept in columns; None if they can. ``sessions``: whether sessions can."""
-    is_session = isinstance(strategy, SessionWindowStrategy)
-    if strategy.time_type is not TimeType.EVENT or not (
-        isinstance(strategy, SlidingWindowStrategy) or (is_session and sessions)
-    ):
-        kinds = "tumbling, sliding or session windows" if sessions else "tumbling or sliding windows"
-        return f"the windows are not {kinds} in event time"
+def why_rows(strategy: WindowStrategy, *, aggregated: bool = False) -> str | None:
+    """Return why the windows cannot be kept in columns; None if they can.
+
+    ``aggregated``: Whether they have accumulators. Then they may also be sessions, or in processing time.
+    """
+    by_event, slides = strategy.time_type is TimeType.EVENT, isinstance(strategy, SlidingWindowStrategy)
+    if not aggregated and not (by_event and slides):
+        return "the windows are not tumbling or sliding windows in event time"
+    if not slides and not (by_event and isinstance(strategy, SessionWindowStrategy)):
+        return "the windows are not tumbling or sliding windows, or sessions in event time"
     late = isinstance(strategy, TimedWindowStrategy) and strategy.allowed_lateness
     if late or any(one is not None for one in (strategy.early_firing, strategy.trigger, strategy.evictor)):
         return "the windows have allowed lateness, early firing, a trigger or an evictor"

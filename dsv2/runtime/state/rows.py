@@ -129,8 +129,8 @@ class RowTable(Protocol):
         """The name in its rows: a stored name, or a time domain."""
 
     @property
-    def deadline(self) -> int:
-        """The time at which the pane is due, of values in a pane, in ms."""
+    def due(self) -> tuple[int, bool]:
+        """The time at which the pane is due, of values in a pane, in ms, and whether that is event time."""
 
     @property
     def table(self) -> TablePages:
@@ -240,7 +240,7 @@ class StoredState:
                 yield uid, row
         for name, table in self._tables.items():
             if table.row_kind == RowKind.IN_PANE:
-                pane = self._codec.dumps((table.deadline, True, ()))
+                pane = self._codec.dumps((*table.due, ()))
                 yield self.pages[name].uid, StateRow(self._subtask, RowKind.PANE, table.state, None, pane)
         for name, position in self._edges.items():
             value = self._codec.dumps((name, position))

@@ -206,7 +206,7 @@ def test_class_of_the_records_may_be_given() -> None:
     [
         WindowStrategy.session(timedelta(seconds=1), "processing"),
         WindowStrategy.count(2),
-        WindowStrategy.tumbling(timedelta(seconds=1), "processing"),
+        WindowStrategy.tumbling(timedelta(seconds=1), "processing").with_early_firing(timedelta(seconds=1)),
         WindowStrategy.tumbling(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
         SECOND.with_early_firing(timedelta(seconds=1)),
         WindowStrategy.session(timedelta(seconds=1)).with_allowed_lateness(timedelta(seconds=1)),
