@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class JobStart:
     listeners: JobListeners
 
 
-_POLL_SECONDS = 0.01  # how often sources without new data are polled
+_FIRST_POLL_MS, _LAST_POLL_MS = 1, 10  # pauses before sources without new data are polled again
 _LONGEST_WAIT_MS = 50  # until a stop is noticed
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 
@@ -224,6 +225,7 @@ class MicroBatchRunner:
         self._ends_when_read = start.trigger.interval_ms is None and not input_is_bounded(plan)
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
+        self._poll_ms = _LAST_POLL_MS
         self._reports = reports
 
     @property
@@ -263,7 +265,7 @@ class MicroBatchRunner:
                 case None:
                     with self._run.phases.measured(PLANNING):
                         reads = self._run.begin_batch(next(self._sizes))
-                    has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
+                    has_work = reads or not number or self._ms_to_deadline() <= 0
             if has_work:
                 self._run_batch(began)
             elif self._run.is_aligned:
@@ -316,15 +318,23 @@ class MicroBatchRunner:
     def _pause(self, began_ms: int, *, reads: bool) -> None:
         """Wait until the next micro-batch may begin."""
         interval = self._trigger.interval_ms
+        self._poll_ms = _FIRST_POLL_MS if reads or self._run.is_paced else min(2 * self._poll_ms, _LAST_POLL_MS)
         if interval:
             due = (began_ms // interval + 1) * interval
             while (left := due - self._clock.now_ms()) > 0 and not self._control.is_stopping:
                 self._clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
                 self._control.serve()
-        elif not reads and self._run.is_paced:
-            self._clock.wait(timedelta(seconds=_POLL_SECONDS))
         elif not reads:
-            self._control.wait(_POLL_SECONDS)
+            wait_ms = min(self._poll_ms, max(self._ms_to_deadline(), 0))
+            if self._run.is_paced:
+                self._clock.wait(timedelta(milliseconds=wait_ms))
+            else:
+                self._control.wait(wait_ms / 1000)
+
+    def _ms_to_deadline(self) -> float:
+        """The time until a function has something to do without records."""
+        deadline = self._run.next_deadline() if self._by_clock else None
+        return math.inf if deadline is None else deadline - self._time.now_ms
 
 
 class Execution:

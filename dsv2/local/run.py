@@ -199,10 +199,10 @@ class LocalRun:
         if self._mutation is not None:
             self._mutation.verify()
 
-    def is_due(self, now_ms: int) -> bool:
-        """Return whether a timer or a generator has something to do at ``now_ms``, without records."""
+    def next_deadline(self) -> int | None:
+        """Return when a timer or a generator has something to do without records, in ms; None if none has."""
         deadlines = (subtask.next_deadline() for subtask in self._subtasks.values())
-        return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def sample_keys(self) -> None:
         """Sample the keys of the next micro-batch, for ``key_samples``."""
