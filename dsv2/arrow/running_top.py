@@ -80,6 +80,7 @@ class RunningTop(KeyedOperator[IN, Any]):
         keys, state = self._keys_of(table), ctx.keyed_state(self._state)
         found = state.get(keys)
         rows = pa.concat_tables([found.rows, table.select(found.rows.column_names)])
+        rows = rows.combine_chunks()  # because rows are taken from it twice
         of = np.concatenate([found.of, found.of_keys])
         order = self.ranking.first(rows, of, self._time, self.count)
         stored = len(found.of)

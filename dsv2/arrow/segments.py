@@ -61,7 +61,7 @@ def combined(codes: Sequence[Numbers]) -> Numbers:
     """Return whole numbers in the order of rows that are compared by the first of ``codes``, then by the next."""
     if len(codes) == 1:
         return codes[0]
-    order = np.lexsort(codes[::-1])
+    order = sorting(*codes)
     steps = np.zeros(len(order), np.bool_)
     for one in codes:
         steps[1:] |= one[order[1:]] != one[order[:-1]]
@@ -72,10 +72,20 @@ def combined(codes: Sequence[Numbers]) -> Numbers:
 
 def sorting(of: Numbers, *codes: Numbers) -> Numbers:
     """Return the places of rows, sorted by the number of the key and by ``codes``. Equal rows keep their order."""
-    if not codes and (of[1:] >= of[:-1]).all():
+    if not len(of) or (not codes and (of[1:] >= of[:-1]).all()):
         return np.arange(len(of))
-    order: Numbers = np.lexsort((*reversed(codes), of))
-    return order
+    bits = len(of).bit_length()
+    packed, limit = np.zeros(len(of), np.int64), 1 << bits
+    for part in (of, *codes):
+        least = int(part.min())
+        span = int(part.max()) - least + 1
+        limit *= span
+        if limit > _GREATEST:
+            return np.lexsort((*reversed(codes), of))
+        packed = packed * span + (part - least)
+    packed = packed << bits | np.arange(len(of))  # to sort these numbers is several times as fast as to sort by them
+    packed.sort()
+    return packed & (1 << bits) - 1
 
 
 def bounds(of: Numbers, count: int) -> Numbers:

@@ -73,7 +73,7 @@ def test_codes_of_extreme_values() -> None:
     assert segments.codes_of(pa.chunked_array([[Decimal(1)], [Decimal(0)]])).argsort().tolist() == [1, 0]
 
 
-@given(ROWS)
+@given(ROWS | st.lists(st.tuples(st.integers(0, 4), LARGE | st.integers(-3, 3)), max_size=12))
 def test_sorting_is_stable(rows: list[tuple[int, int]]) -> None:
     of, codes = numbers([key for key, _ in rows]), numbers([code for _, code in rows])
     assert segments.sorting(of, codes).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
