@@ -16,7 +16,7 @@ from dsv2.base.clock import Clock
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.sinks import SinkRunInfo
+from dsv2.sinks import FileSink, SinkRunInfo
 from dsv2.sources import DataFrameSource
 from runtime_spark.frames.layout import GROUP, Layout, StateLayout
 from runtime_spark.frames.rows import ROW_SCHEMA
@@ -43,6 +43,7 @@ class CompiledPlan:
         frames: The DataFrame.
         unchecked: Whether Spark's check of streaming queries would reject the DataFrame.
         restores: Whether the DataFrame restores a savepoint.
+        only_frames: Whether all rows that Spark handles are frames, which hold many records each.
         reports: The reports of subtasks that do not arrive in ``frames``. None: there are none.
     """
 
@@ -51,6 +52,7 @@ class CompiledPlan:
     frames: DataFrame
     unchecked: bool
     restores: bool = False
+    only_frames: bool = False
     reports: PassedReports | None = None
 
     def sink_writer(self, spark: SparkSession, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock) -> SinkWriter:
@@ -113,8 +115,16 @@ class PlanCompiler:
         reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
         unchecked = reads_rows or len(layout.levels) > 1
         restores = savepoint is not None
+        writes_rows = any(isinstance(operator.body, FileSink) for operator in plan.operators)
+        only_frames = not (reads_rows or writes_rows or restores)
         return CompiledPlan(
-            layout, sections.of_sources, frames, unchecked=unchecked, restores=restores, reports=reports
+            layout,
+            sections.of_sources,
+            frames,
+            unchecked=unchecked,
+            restores=restores,
+            only_frames=only_frames,
+            reports=reports,
         )
 
 

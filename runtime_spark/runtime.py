@@ -36,7 +36,7 @@ from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.compiler import CompiledPlan, PlanCompiler
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.layout import Layout, StateLayout
-from runtime_spark.frames.session import settings, starting
+from runtime_spark.frames.session import for_frames, settings, starting
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.frames.worker_logging import check_logging
@@ -256,6 +256,7 @@ class SparkRuntime:
         layout, unchecked = compiled.layout, compiled.unchecked
         with (
             settings(self._spark, RESTORE_SETTINGS if compiled.restores else {}),
+            settings(self._spark, for_frames(self._spark, location, layout.state) if compiled.only_frames else {}),
             starting(
                 self._spark, layout.partitions, unchecked=unchecked, checkpoint=location, state_layout=layout.state
             ),

@@ -1,4 +1,4 @@
-"""Reads Spark's own logs in a checkpoint before Spark does, to find where a run begins and which files are damaged."""
+"""Spark's own logs in a checkpoint, read before Spark does: where a run begins, and which files are damaged."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
+from zlib import crc32
 
-from dsv2.base.folders import Folder
+from dsv2.base.folders import Folder, LocalFolder
+from dsv2.checks.json_documents import read_document, write_document
 from dsv2.errors import CorruptDataError
 
+_SUMS = "dsv2/logs.json"
 _RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new checkpoint_location."
 
 
@@ -35,6 +38,22 @@ class Beginning:
         return self.repeats or self.batch_id > 0
 
 
+@dataclass(frozen=True)
+class _Checksums:
+    """A file: the checksums of the newest logs, by name."""
+
+    sums: Mapping[str, int]
+
+
+def note_logs(checkpoint: Folder, batch_id: int) -> None:
+    """Record the checksums of the logs with which a micro-batch begins. On a local disk, nothing else protects them."""
+    if isinstance(checkpoint, LocalFolder):
+        names = (f"offsets/{batch_id}", f"offsets/{batch_id - 1}", f"commits/{batch_id - 1}")
+        logs = {name: checkpoint.read(name) for name in names}
+        sums = {name: crc32(data) for name, data in logs.items() if data is not None}
+        write_document(checkpoint, _SUMS, _Checksums(sums))
+
+
 def beginning_of(checkpoint: Folder) -> Beginning:
     """Find where the next run of ``checkpoint`` begins.
 
@@ -42,18 +61,20 @@ def beginning_of(checkpoint: Folder) -> Beginning:
         CorruptDataError: A file is damaged or missing; the message names it.
     """
     offsets, commits = checkpoint.numbers("offsets"), checkpoint.numbers("commits")
+    noted = read_document(checkpoint, _SUMS, _Checksums, "It holds only checksums. Delete it.") if offsets else None
+    sums = {} if noted is None else noted.sums
     has_metadata = _check_metadata(checkpoint, begun=bool(offsets))
     found = _beginning(offsets, commits)
     if not offsets:
         return replace(found, has_metadata=has_metadata)
     last = offsets[-1]
     if commits:
-        _check_commit(checkpoint, commits[-1])
-    logged = {last: _offsets(checkpoint, last, committed=not found.repeats)}
+        _check_commit(checkpoint, commits[-1], sums)
+    logged = {last: _offsets(checkpoint, last, sums, committed=not found.repeats)}
     if last > 0:
         if last - 1 not in offsets:
             raise CorruptDataError(f"{checkpoint.place(f'offsets/{last - 1}')} is missing. {_RESTORE_ALL}")
-        logged[last - 1] = _offsets(checkpoint, last - 1, committed=True)
+        logged[last - 1] = _offsets(checkpoint, last - 1, sums, committed=True)
         before, sources = len(logged[last - 1]), len(logged[last])
         if before != sources:
             shorter = last if sources < before else last - 1
@@ -83,7 +104,7 @@ def offsets_of(checkpoint: Folder, number: int) -> list[str | None]:
     Raises:
         CorruptDataError: The file is damaged or missing; the message names it.
     """
-    return _offsets(checkpoint, number, committed=True)
+    return _offsets(checkpoint, number, {}, committed=True)
 
 
 def _check_metadata(checkpoint: Folder, *, begun: bool) -> bool:
@@ -102,10 +123,10 @@ def _check_metadata(checkpoint: Folder, *, begun: bool) -> bool:
     return True
 
 
-def _offsets(checkpoint: Folder, number: int, *, committed: bool) -> list[str | None]:
+def _offsets(checkpoint: Folder, number: int, sums: Mapping[str, int], *, committed: bool) -> list[str | None]:
     name = f"offsets/{number}"
     try:
-        version, metadata, *offsets = _lines(checkpoint, name)
+        version, metadata, *offsets = _lines(checkpoint, name, sums)
         _check_version(version)
         if not isinstance(json.loads(metadata), dict):
             raise ValueError("its second line is not a JSON object")
@@ -131,10 +152,10 @@ def _remedy_for_offsets(number: int, committed: bool) -> str:
     )
 
 
-def _check_commit(checkpoint: Folder, number: int) -> None:
+def _check_commit(checkpoint: Folder, number: int, sums: Mapping[str, int]) -> None:
     name = f"commits/{number}"
     try:
-        version, content, *_ = _lines(checkpoint, name)
+        version, content, *_ = _lines(checkpoint, name, sums)
         _check_version(version)
         if not isinstance(json.loads(content), dict):
             raise ValueError("its second line is not a JSON object")
@@ -145,8 +166,11 @@ def _check_commit(checkpoint: Folder, number: int) -> None:
         ) from error
 
 
-def _lines(checkpoint: Folder, name: str) -> list[str]:
-    return (checkpoint.read(name) or b"").decode("utf-8").splitlines()
+def _lines(checkpoint: Folder, name: str, sums: Mapping[str, int]) -> list[str]:
+    data = checkpoint.read(name) or b""
+    if crc32(data) != sums.get(name, crc32(data)):
+        raise ValueError("its checksum is different")
+    return data.decode("utf-8").splitlines()
 
 
 def _check_version(line: str) -> None:

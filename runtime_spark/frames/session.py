@@ -19,17 +19,24 @@ SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domai
 SHARED_FOLDERS = "spark.dsv2.sharedFolders"
 """The setting with the folders, separated by commas, that all machines of a cluster have mounted at the same path."""
 
-# On a local disk, the default manager of checkpoint files starts processes to set permissions; this one rarely does.
+# On a local disk, the default manager of checkpoint files starts more processes for each file than this one.
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FOR_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+# Hadoop's default writes a checksum file for each local file, and starts a process for each to set its permissions.
+_LOCAL_FILES = "fs.file.impl"
+_WITHOUT_CHECKSUM_FILES = {
+    _LOCAL_FILES: "org.apache.hadoop.fs.RawLocalFileSystem",
+    f"{_LOCAL_FILES}.disable.cache": "true",  # other queries of the JVM keep theirs
+}
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_CODE_GENERATION = "spark.sql.codegen.factoryMode"
 
 # A query copies the session's settings when it starts. Two queries must not start with each other's settings.
 _STARTING = threading.RLock()
 _MAP_SETTINGS = {
     # The only state store with maps.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    _STATE_STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     # A micro-batch commits its changes instead of a snapshot of the whole store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Otherwise each write of a page looks the page up first, for a metric.
@@ -81,6 +88,35 @@ def starting(
             needed[_FILE_MANAGER] = _FOR_LOCAL_FILES
         with settings(spark, needed):
             yield
+
+
+def for_frames(spark: SparkSession, checkpoint: str, state_layout: StateLayout) -> dict[str, str]:
+    """Return settings for a query in which Spark handles only frames and state. The user's settings take precedence.
+
+    Interpreted expressions: each task generates the code of its projections, only to find the compiled class in a
+    cache. For the few frames of a micro-batch, interpreting is faster.
+
+    No checksum files in a local checkpoint: state has checksums of dsv2 and of Spark, and Spark's logs are checked
+    when the job starts. RocksDB requires the default file system.
+    """
+    found = {}
+    if spark.conf.get(_CODE_GENERATION, None) is None:
+        found[_CODE_GENERATION] = "NO_CODEGEN"
+    chosen = (_FILE_MANAGER, _LOCAL_FILES, f"spark.hadoop.{_LOCAL_FILES}", _STATE_STORE)
+    if (
+        state_layout is StateLayout.BLOB
+        and all(spark.conf.get(name, None) is None for name in chosen)
+        and _is_for_local_files(spark, checkpoint)
+        and not _began_with_rocksdb(open_folder(spark, checkpoint))
+    ):
+        found |= _WITHOUT_CHECKSUM_FILES
+    return found
+
+
+def _began_with_rocksdb(checkpoint: Folder) -> bool:
+    # A query keeps the state store of its first start, whatever the session says later.
+    offsets = checkpoint.numbers("offsets")
+    return bool(offsets) and b"RocksDB" in (checkpoint.read(f"offsets/{offsets[-1]}") or b"")
 
 
 @contextmanager

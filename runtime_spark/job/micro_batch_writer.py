@@ -59,6 +59,7 @@ class MicroBatchWriter:
         self._lease.check()
         self.checkpoint.check_owned()
         self._publisher.await_published()
+        self.checkpoint.note_logs(batch_id)
         self._last_written = batch_id
         written = self.sinks.write(frames, self.checkpoint.first_batch + batch_id)
         self._archive.add(batch_id, written.readers)

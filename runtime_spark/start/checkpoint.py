@@ -33,7 +33,7 @@ from runtime_spark.checkpoint.generations import (
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.record import SourceStreams, SparkRecord, StoredLayout
 from runtime_spark.checkpoint.source_positions import positions_in
-from runtime_spark.checkpoint.spark_logs import Beginning, listed_beginning, offsets_of
+from runtime_spark.checkpoint.spark_logs import Beginning, listed_beginning, note_logs, offsets_of
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 from runtime_spark.frames.layout import Layout
@@ -222,6 +222,10 @@ class Checkpoint:
         self._records.write(self._written.with_report(report).with_ended(ended, self._sources))
         self.unblocking.note_skipped(self.first_batch + batch_id, skipped_in(report.subtasks))
         self.ledger.add(batch_id, {(one.uid, one.subtask) for one in report.subtasks})
+
+    def note_logs(self, batch_id: int) -> None:
+        """Record the checksums of Spark's logs at the beginning of a micro-batch, by Spark's number."""
+        note_logs(self.folder, batch_id)
 
     def note_unwritten(self, last_written: int | None) -> None:
         """Record at the end of the run if sinks have not received the micro-batch that Spark has planned.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -16,9 +17,10 @@ import runtime_spark.platform.log_filter as quiet_log
 from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, RuntimeExecutionMode, Trigger
 from dsv2.errors import ConfigurationError, SerializationError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink, Sink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.frames.layout import StateLayout
+from runtime_spark import SparkRuntime, StateLayout
+from runtime_spark.frames.session import settings as session_settings
 from runtime_spark.frames.session import starting
 from runtime_spark.platform.log_filter import leave_out_warnings
 from tests.durations import ms
@@ -26,7 +28,11 @@ from tests.support import wait_until
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 PARTITIONS = "spark.sql.shuffle.partitions"
+EVALUATION = "spark.sql.codegen.factoryMode"
+LOCAL_FILES = "fs.file.impl"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 USUAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 
 
@@ -57,12 +63,33 @@ class Sum(OneInputStreamProcessFunction[int, int]):
         output.collect(self.total)
 
 
+class Number(NamedTuple):
+    value: int
+
+
+class Same(OneInputStreamProcessFunction[Number, Number]):
+    """Emits what it receives."""
+
+    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
+        output.collect(record)
+
+
 @pytest.fixture
 def usual_manager(spark: SparkSession) -> Iterator[None]:
     """The user has set Spark's default manager of checkpoint files."""
     spark.conf.set(MANAGER, USUAL_MANAGER)
     yield
     spark.conf.unset(MANAGER)
+
+
+@pytest.fixture
+def usual_evaluation(spark: SparkSession) -> Iterator[None]:
+    """The session evaluates expressions as it does by default. That of the tests never generates code."""
+    before = spark.conf.get(EVALUATION)
+    assert before is not None
+    spark.conf.unset(EVALUATION)
+    yield
+    spark.conf.set(EVALUATION, before)
 
 
 @pytest.fixture
@@ -169,8 +196,9 @@ def test_checkpoint_manager_of_the_user_takes_precedence(spark: SparkSession, us
     assert spark.conf.get(MANAGER) == USUAL_MANAGER
 
 
-def test_checkpoint_written_by_sparks_default_manager_continues(
-    spark: SparkSession, checkpoint: str, usual_manager: None
+@pytest.mark.parametrize("chosen", [{MANAGER: USUAL_MANAGER}, {STATE_STORE: ROCKSDB}])
+def test_checkpoint_that_began_with_settings_of_the_user_continues_without(
+    spark: SparkSession, checkpoint: str, chosen: dict[str, str]
 ) -> None:
     def summed(count: int) -> list[int]:
         env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
@@ -180,11 +208,46 @@ def test_checkpoint_written_by_sparks_default_manager_continues(
         job.stop()
         return sink.results
 
-    before = summed(2)
-    spark.conf.unset(MANAGER)
+    with session_settings(spark, chosen):
+        before = summed(2)
     together = dict.fromkeys(before + summed(3))  # a micro-batch may be repeated
     assert len(together) > len(before)
     assert list(together) == [sum(range(number + 1)) for number in range(len(together))]
+
+
+@pytest.mark.usefixtures("usual_evaluation")
+def test_queries_over_frames_interpret_expressions_and_write_no_checksum_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    seen: list[tuple[str | None, str | None]] = []
+    start = DataStreamWriter.start
+
+    def watched(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+        seen.append((spark.conf.get(EVALUATION, None), spark.conf.get(LOCAL_FILES, None)))
+        return start(self, *args, **options)
+
+    monkeypatch.setattr(DataStreamWriter, "start", watched)
+
+    def run(name: str, sink: Sink[Number], runtime: SparkRuntime) -> bool:
+        """Return whether the checkpoint has checksum files of Hadoop."""
+        env = ExecutionEnvironment.get_instance(runtime)
+        numbers = env.from_source(DataGeneratorSource(Number, count=4)).key_by(lambda number: number.value % 2)
+        numbers.process(Same()).to_sink(sink)
+        env.execute(checkpoint_location=str(tmp_path / name))
+        return (tmp_path / name / "commits" / ".0.crc").exists()
+
+    before, results, blob = settings(spark), CollectSink[Number](), SparkRuntime(spark)
+    assert not run("frames", results, blob)
+    assert run("rows", FileSink(tmp_path / "out", schema=Number), blob)  # Spark writes each record as a row
+    assert run("pages", results, SparkRuntime(spark, state_layout=StateLayout.MAP))
+    with session_settings(spark, {EVALUATION: "FALLBACK", MANAGER: USUAL_MANAGER}):
+        run("chosen", results, blob)
+    raw = "org.apache.hadoop.fs.RawLocalFileSystem"
+    assert seen == [("NO_CODEGEN", raw), (None, None), ("NO_CODEGEN", None), ("FALLBACK", None)]
+    assert Counter(results.results) == dict.fromkeys(map(Number, range(4)), 3)
+    assert settings(spark) == before
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dsv2 import JobError
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import CorruptDataError
 from dsv2.sinks import SinkInfo, SinkRunInfo
-from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
+from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of, note_logs
 
 METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"position": 7}\n-\n'
@@ -50,6 +50,41 @@ def test_empty_folder_begins_at_0(tmp_path: Path) -> None:
 
 
 NOT_COMPLETE = "If no sink has received records of that micro-batch, you can also delete it"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("offsets/5", NOT_COMPLETE),
+        ("offsets/4", "Restore the whole checkpoint from a backup"),
+        ("commits/4", "delete it; that micro-batch is then repeated"),
+    ],
+)
+def test_changed_digit_is_found_by_the_checksum(tmp_path: Path, name: str, remedy: str) -> None:
+    folder = checkpoint_with(tmp_path, 6, 5)
+    for batch_id in (4, 5):
+        note_logs(folder, batch_id)
+    assert beginning_of(folder) == Beginning(5, repeats=True)
+    folder.write(name, (folder.read(name) or b"").replace(b"0", b"1"))
+    with pytest.raises(CorruptDataError, match=f"{name} is damaged: .*its checksum is different.*{remedy}"):
+        beginning_of(folder)
+
+
+def test_damaged_checksums_are_named_and_can_be_deleted(tmp_path: Path) -> None:
+    folder = checkpoint_with(tmp_path, 6, 5)
+    note_logs(folder, 5)
+    folder.write("dsv2/logs.json", (folder.read("dsv2/logs.json") or b"").replace(b"offsets/5", b"offsets/6"))
+    with pytest.raises(CorruptDataError, match=r"dsv2/logs\.json is damaged: .* Delete it\."):
+        beginning_of(folder)
+    folder.delete("dsv2/logs.json")
+    assert beginning_of(folder) == Beginning(5, repeats=True)
+
+
+def test_deleted_log_needs_no_checksum(tmp_path: Path) -> None:
+    folder = checkpoint_with(tmp_path, 6, 5)
+    note_logs(folder, 5)
+    folder.delete("offsets/5")
+    assert beginning_of(folder) == Beginning(5, repeats=False)
 
 
 @pytest.mark.parametrize(
