@@ -71,7 +71,7 @@ def column_join(
                 return "the windows cumulate"
             return why_rows(strategy) or WindowJoinColumns(join, strategy)  # type: ignore[arg-type]
         case TemporalMode():
-            return TemporalColumns(join, declared.mode) if declared.mode.ttl is None else "rows have a time to live"
+            return TemporalColumns(join, declared.mode)
         case VersionedMode(ttl=ttl):
             return VersionedColumns(join) if ttl is None else "versions have a time to live"
     raise InternalError(f"{declared.mode!r} is unknown.")

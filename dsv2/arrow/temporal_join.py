@@ -34,9 +34,8 @@ class TemporalColumns(ColumnJoin):
         left, right = join.kinds
         self._time = unused_name("timestamp", field_types(left) or ())
         waiting = derived_class(left, "waiting", (*(field_types(left) or {}).items(), (self._time, int | None)))
-        super().__init__(
-            join, [StateDeclarations.list_state("waiting", waiting), StateDeclarations.list_state("latest", right)]
-        )
+        latest = StateDeclarations.list_state("latest", right, ttl=mode.ttl)
+        super().__init__(join, [StateDeclarations.list_state("waiting", waiting), latest])
         self._mode = mode
         self._is_over = False  # the snapshot
 

@@ -144,20 +144,26 @@ def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
     return kept
 
 
+@pytest.mark.parametrize("lifetime", [None, 10])
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
-@given(steps=STEPS, ends=st.permutations(range(CHANNELS)))
+@given(steps=LONGER_STEPS, ends=st.permutations(range(CHANNELS)))
 def test_it_matches_the_slow_one(
-    join_type: Literal[JoinType.INNER, JoinType.LEFT], columns: bool, steps: list[Any], ends: list[int]
+    join_type: Literal[JoinType.INNER, JoinType.LEFT],
+    columns: bool,
+    lifetime: int | None,
+    steps: list[Any],
+    ends: list[int],
 ) -> None:
     any_join: Any = join
-    mode = JoinMode.temporal(snapshot_timeout=ms(1000))
+    ttl = None if lifetime is None else StateTtl(ms(lifetime))
+    mode = JoinMode.temporal(snapshot_timeout=ms(1000), ttl=ttl)
     driver = JoinDriver(
         joined_columns(mode, join_type)
         if columns
         else any_join(pair, mode, join_type, is_deletion=lambda row: row.number < 0)
     )
-    slow, history = SlowTemporalJoin(join_type.value, channels=2), History()
+    slow, history = SlowTemporalJoin(join_type.value, channels=2, lifetime=lifetime), History()
     if columns:  # without deletions
         steps = [step for step in steps if step[0][0] != "deletion"]
     events = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
@@ -165,7 +171,9 @@ def test_it_matches_the_slow_one(
     for event in filter(None, events):
         results = driver.take(event)
         expected: list[Joined] = []
-        if isinstance(event.element, Row):
+        if isinstance(event.element, Wait):
+            slow.wait(event.element.ms)
+        elif isinstance(event.element, Row):
             expected = slow.take(event.side, event.element)
         elif event.side == 1 and event.element in (BY_CLOCK, EndOfInput()):
             expected = slow.end_snapshot(event.channel)
@@ -175,5 +183,6 @@ def test_it_matches_the_slow_one(
         assert slow.over or driver.moves == [], "what waits holds event time back"
     assert driver.harness.ended
     assert driver.moves[-1] == LONG_MAX
-    driver.harness.restart()
-    assert set(driver.harness.keys) == slow.keys, "nothing else is left"
+    if lifetime is None:  # otherwise nothing expires any more
+        driver.harness.restart()
+        assert set(driver.harness.keys) == slow.keys, "nothing else is left"

@@ -157,7 +157,6 @@ def test_function_receives_the_window() -> None:
         (lambda record: record.customer, {"customer": Left("customer")}, INTERVAL, "not an operator.attrgetter"),
         (OF_CUSTOMER, {"on_late_left": lambda record, output, ctx: None}, INTERVAL, "late records are passed to"),
         (OF_CUSTOMER, {}, JoinMode.interval(ms(-5), ms(5), "processing"), "the interval is in processing time"),
-        (OF_CUSTOMER, {}, JoinMode.temporal(ttl=StateTtl(ms(5))), "rows have a time to live"),
         (OF_CUSTOMER, {"row_key": OF_CUSTOMER}, JoinMode.temporal(), "a key has several rows"),
         (OF_CUSTOMER, {}, JoinMode.versioned(StateTtl(ms(5))), "versions have a time to live"),
         (OF_CUSTOMER, {"is_deletion": bool}, JoinMode.versioned(), "deletions are found by a callable"),
