@@ -26,7 +26,7 @@ from dsv2.base.type_variables import IN, OUT
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.model.record_batch import RecordBatch
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl
-from dsv2.watermark.event_time import LONG_MAX
+from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OverFrame:
     Attributes:
         rows: The number of rows.
         range: By how many ms they are at most older. All rows with the same timestamp belong to it.
-        lag: The number of rows before it that are read as well, for ``rows``.
+        lag: The number of rows before it that are read as well.
         lead: Likewise the number of rows after it, for which the result waits.
     """
 
@@ -46,14 +46,14 @@ class OverFrame:
     lead: int = 0
 
     def __str__(self) -> str:
-        if self.range is not None:
-            return f"rows of the last {self.range} ms"
-        return f"last {self._kept} rows" + (f", {self.lead} ahead" if self.lead else "")
+        ahead = f", {self.lead} ahead" if self.lead else ""
+        if self.range is None:
+            return f"last {self._kept} rows{ahead}"
+        return f"rows of the last {self.range} ms" + (f", {self._kept} rows" if self.lag else "") + ahead
 
     @property
     def _kept(self) -> int:
-        assert self.rows is not None
-        return max(self.rows, self.lag + 1)
+        return max(self.rows or 1, self.lag + 1)
 
     def due(self, of: Numbers, times: Numbers, now: int, first_due: Numbers) -> tuple[Numbers, Numbers]:
         """Return the rows whose results are complete at ``now``, in this order, and the timestamps of the results.
@@ -81,16 +81,25 @@ class OverFrame:
             assert self.rows is not None
             return np.maximum(first, chosen - self.rows + 1), chosen + 1
         own = times[chosen]
-        oldest = np.maximum(own, np.iinfo(np.int64).min + self.range) - self.range
+        oldest = np.maximum(own, LONG_MIN + self.range) - self.range
         return first_at_least(times, first, chosen, oldest), first_at_least(times, chosen, stops(of)[chosen], own + 1)
 
     def needed(self, of: Numbers, times: Numbers, now: int) -> Numbers:
         """Return which rows belong to frames of records after ``now``, or are such records."""
         pending = times > now
-        if self.range is not None:
-            return pending if now == LONG_MAX else np.asarray(times > now - self.range)
+        if self.range is not None and now == LONG_MAX:
+            return pending
+        stop = stops(of)
         done = np.concatenate([np.zeros(1, np.int64), np.cumsum(~pending)])
-        return np.asarray(pending | (done[stops(of)] - done[:-1] < self._kept + self.lead))
+        further = done[stop] - done[:-1]  # the row and those after it, up to now
+        needed: Numbers = pending | (further < self._kept + self.lead)
+        if self.range is not None:
+            oldest = np.full(len(of), now + 1)
+            if self.lead:  # the first row whose result is still to come
+                waits = np.concatenate([np.zeros(1, np.int64), np.cumsum(pending | (further <= self.lead))])
+                oldest = np.minimum(times[stop - (waits[stop] - waits[starts(of)])], oldest)
+            needed |= times >= np.maximum(oldest, LONG_MIN + self.range) - self.range
+        return needed
 
 
 class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
@@ -198,8 +207,9 @@ class OverColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         """Register a timer for the time at which no emitted row of a key is needed, if no other record comes."""
         assert self.frame.range is not None
         last = kept[tails(of[kept])]
+        ends = np.minimum(times[last], LONG_MAX - 1 - self.frame.range) + self.frame.range
+        later = ends > ctx.event_timers.current_time()
         place = np.zeros(int(of_keys.max(initial=0)) + 1, np.int64)
         place[of_keys] = np.arange(len(of_keys))
-        chosen = pa.array(place[of[last]])
-        ends = np.minimum(times[last], LONG_MAX - 1 - self.frame.range) + self.frame.range
-        ctx.event_timers.register([key.take(chosen) for key in keys], ends)
+        chosen = pa.array(place[of[last[later]]])
+        ctx.event_timers.register([key.take(chosen) for key in keys], ends[later])

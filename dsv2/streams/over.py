@@ -44,12 +44,11 @@ class KeyedOver(Stream[T_co], Generic[T_co]):
         Args:
             rows: The number of records.
             range: By how much they are at most older. All records with the timestamp of the record belong to them.
-            ttl: The time for which the last records of a key are remembered, for ``rows``, in processing time; a
-                ``StateTtl`` for other rules. None: for ever.
+            ttl: The time for which the last records of a key are remembered, for ``rows``, ``Lag`` and ``Lead``, in
+                processing time; a ``StateTtl`` for other rules. None: for ever.
 
         Raises:
-            PlanError: Not exactly one of ``rows`` and ``range`` is given, ``rows`` is not a number of at least 1, or
-                ``ttl`` is given with ``range``.
+            PlanError: Not exactly one of ``rows`` and ``range`` is given, or ``rows`` is not a number of at least 1.
             ConfigurationError: ``range`` or ``ttl`` is invalid.
         """
         where = f"over at {caller_location()}"
@@ -57,8 +56,6 @@ class KeyedOver(Stream[T_co], Generic[T_co]):
             raise PlanError(f"{where} takes either rows or range.")
         if rows is not None and (not is_whole_number(rows) or rows < 1):
             raise PlanError(f"{where} takes a number of rows of at least 1, not {rows!r}.")
-        if range is not None and ttl is not None:
-            raise PlanError(f"{where}: rows of a range need no ttl. They are forgotten when event time has passed it.")
         in_ms = None if range is None else as_milliseconds(range, "range", at_least=0)
         return OverStream(self, rows, in_ms, ttl_of(ttl))
 
@@ -101,7 +98,9 @@ class OverStream(Generic[T]):
         made = import_module("dsv2.arrow.over")
         near = {name: part for name, part in parts.items() if isinstance(part, Neighbour)}
         if near:
-            self._check_neighbours(near, result, kind, where)
+            _check_neighbours(near, result, kind, where)
+        elif self._range is not None and self._ttl is not None:
+            raise PlanError(f"{where}: rows of a range need no ttl. They are forgotten when event time has passed it.")
         aggregates = {name: part for name, part in parts.items() if name not in near}
         held = tuple((name, types[name]) for name in types if name in aggregates)
         declared = declare(stream._ref, derived_class(result, "aggregates", held), kind, aggregates, windowed=False)
@@ -121,19 +120,16 @@ class OverStream(Generic[T]):
         function: ProcessFunction = made.OverColumns(declared, kind, names, result, frame, near, self._ttl)
         return stream._add(OperatorKind.ONE_INPUT, function, "Over")
 
-    def _check_neighbours(self, near: Mapping[str, Neighbour], result: type[Any], kind: type[Any], where: str) -> None:
-        if self._rows is None:
-            raise PlanError(f"{where}: Lag and Lead count records. Call over(rows=...).")
-        types, given, defaults = field_types(result) or {}, field_types(kind) or {}, defaults_of(result)
-        for name, part in near.items():
-            if part.field not in given:
-                raise PlanError(f"{where}: {kind.__qualname__} has no field {part.field!r}, which {part} reads.")
-            if not fits(given[part.field], types[name]):
-                raise PlanError(
-                    f"{where}: {name} of {result.__qualname__} is {shown(types[name])}, but {part} is "
-                    f"{shown(given[part.field])}."
-                )
-            if not without_none(types[name])[1] and name not in defaults:
-                raise PlanError(
-                    f"{where}: {name} of {result.__qualname__} must permit None or have a default for {part}."
-                )
+
+def _check_neighbours(near: Mapping[str, Neighbour], result: type[Any], kind: type[Any], where: str) -> None:
+    types, given, defaults = field_types(result) or {}, field_types(kind) or {}, defaults_of(result)
+    for name, part in near.items():
+        if part.field not in given:
+            raise PlanError(f"{where}: {kind.__qualname__} has no field {part.field!r}, which {part} reads.")
+        if not fits(given[part.field], types[name]):
+            raise PlanError(
+                f"{where}: {name} of {result.__qualname__} is {shown(types[name])}, but {part} is "
+                f"{shown(given[part.field])}."
+            )
+        if not without_none(types[name])[1] and name not in defaults:
+            raise PlanError(f"{where}: {name} of {result.__qualname__} must permit None or have a default for {part}.")

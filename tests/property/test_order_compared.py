@@ -61,13 +61,15 @@ TIES = st.sampled_from(["row_number", "rank", "dense_rank"])
 BATCHES = st.sampled_from([1, 3, 100])
 
 
-def run(events: list[Event], batch: int, apply: Callable[[Any], Any]) -> list[Any]:
-    """``apply`` gets the records by user and part."""
+def run(events: list[Event], batch: int, apply: Callable[[Any], Any], *, in_order: bool = False) -> list[Any]:
+    """``apply`` gets the records by user and part. ``in_order``: event time advances with each of them."""
+    if in_order:
+        events = sorted(events, key=attrgetter("time"))
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
     sink = CollectSink[Any]()
-    times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).with_max_out_of_order_time(
-        timedelta(milliseconds=40)
-    )
+    slack = timedelta(milliseconds=0 if in_order else 40)
+    times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).with_max_out_of_order_time(slack)
+    times = times.per_event_watermark() if in_order else times
     source: Any = env.from_collection(events)
     keyed = source.process(times.build_as_process_function()).key_by(attrgetter("user", "part"))
     apply(keyed).to_sink(sink)
@@ -201,11 +203,12 @@ def plain(events: list[Event]) -> list[Event]:
 
 
 @examples(20)
-@given(EVENTS.filter(bool).map(plain), st.integers(1, 4) | st.none(), st.integers(0, 12), BATCHES)
-def test_over(events: list[Event], rows: int | None, span: int, batch: int) -> None:
+@given(EVENTS.filter(bool).map(plain), st.integers(1, 4) | st.none(), st.integers(0, 12), BATCHES, st.booleans())
+def test_over(events: list[Event], rows: int | None, span: int, batch: int, in_order: bool) -> None:
     """``rows``: None for a range of ``span`` ms."""
     duration = timedelta(milliseconds=span) if rows is None else None
-    found = run(events, batch, lambda keyed: keyed.over(rows=rows, range=duration).aggregate(Over, Event, **OVER))
+    over = {"rows": rows, "range": duration}
+    found = run(events, batch, lambda keyed: keyed.over(**over).aggregate(Over, Event, **OVER), in_order=in_order)
     frame = f"RANGE BETWEEN {span} PRECEDING AND CURRENT ROW" if rows is None else f"ROWS {rows - 1} PRECEDING"
     order = "time" if rows is None else "time, number"
     expected = sql(
@@ -230,13 +233,31 @@ class Near(NamedTuple):
 
 
 @examples(20)
-@given(EVENTS.filter(bool).map(plain), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), BATCHES)
-def test_lag_and_lead(events: list[Event], rows: int, lag: int, lead: int, batch: int) -> None:
-    parts: dict[str, Any] = {"before": Lag("price", lag), "after": Lead("text", lead), "records": Count()}
-    found = run(events, batch, lambda keyed: keyed.over(rows=rows).aggregate(Near, Event, **parts))
+@given(
+    EVENTS.filter(bool).map(plain),
+    st.integers(1, 3) | st.none(),
+    st.integers(0, 12),
+    st.integers(1, 3),
+    st.integers(0, 4),
+    BATCHES,
+    st.booleans(),
+)
+def test_lag_and_lead(
+    events: list[Event], rows: int | None, span: int, lag: int, lead: int, batch: int, in_order: bool
+) -> None:
+    """``rows``: None for a range of ``span`` ms. ``lead``: 0 for none."""
+    parts: dict[str, Any] = {"before": Lag("price", lag), "after": Lead("text", lead or 1), "records": Count()}
+    if not lead:
+        parts["after"] = Lag("text")
+    duration = timedelta(milliseconds=span) if rows is None else None
+    over = {"rows": rows, "range": duration}
+    found = run(events, batch, lambda keyed: keyed.over(**over).aggregate(Near, Event, **parts), in_order=in_order)
+    frame = f"time RANGE BETWEEN {span} PRECEDING AND CURRENT ROW"
+    if rows is not None:
+        frame = f"time, number ROWS {rows - 1} PRECEDING"
     expected = sql(
-        f"SELECT number, lag(price, {lag}) OVER o, lead(text, {lead}) OVER o, "
-        f"count(*) OVER (PARTITION BY user, part ORDER BY time, number ROWS {rows - 1} PRECEDING) "
+        f"SELECT number, lag(price, {lag}) OVER o, {f'lead(text, {lead})' if lead else 'lag(text)'} OVER o, "
+        f"count(*) OVER (PARTITION BY user, part ORDER BY {frame}) "
         "FROM events WINDOW o AS (PARTITION BY user, part ORDER BY time, number)",
         events,
     )

@@ -117,10 +117,10 @@ class Between(NamedTuple):
     after: float = -1.0
 
 
-def neighbours(rows: int, **parts: Any) -> Any:
+def neighbours(rows: int | None, *, frame: Any = None, **parts: Any) -> Any:
     env = ExecutionEnvironment.get_instance("local")
     keyed = env.from_collection([Bid("", 0, 0.0)]).key_by(attrgetter("user"))
-    over: Any = keyed.over(rows=rows).aggregate(Between, **parts)
+    over: Any = keyed.over(**(frame or {"rows": rows})).aggregate(Between, **parts)
     return OneInputHarness(over._node.body, key=attrgetter("user"))
 
 
@@ -157,22 +157,62 @@ class Text(NamedTuple):
     price: str
 
 
+class Counted(NamedTuple):
+    """A bid with the number of those in its range."""
+
+    time: int
+    bids: int
+    after: float | None
+
+
+def test_range_of_a_record_that_waits_is_kept() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    keyed = env.from_collection([Bid("", 0, 0.0)]).key_by(attrgetter("user"))
+    over: Any = keyed.over(range=ms(10)).aggregate(Counted, bids=Count(), after=Lead("price"))
+    one: Any = OneInputHarness(over._node.body, key=attrgetter("user"))
+    push(one, 10, 15)
+    one.input.push_event_time(30)
+    push(one, 40)
+    one.input.push_event_time(45)
+    assert one.output.records == [Counted(10, 1, 15.0), Counted(15, 2, 40.0)]
+
+
+def test_neighbours_outlive_their_range() -> None:
+    frame = {"range": ms(10), "ttl": StateTtl(timedelta(milliseconds=100))}
+    one = neighbours(None, frame=frame, before=Lag("price"), after=Lag("price", 2))
+    push(one, 10, 11, 12)
+    one.input.push_event_time(50)
+    push(one, 60)
+    one.input.push_event_time(60)
+    assert [(found.before, found.after) for found in one.output.records] == [
+        (None, -1.0),
+        (10.0, -1.0),
+        (11.0, 10.0),
+        (12.0, 11.0),
+    ]
+    one.input.push_event_time(90)
+    assert one.keys == ["ada"]
+    one.advance_clock(ms(101))
+    assert one.keys == []
+
+
 @pytest.mark.parametrize(
     ("apply", "text"),
     [
         (lambda keyed: keyed.over(), "takes either rows or range"),
         (lambda keyed: keyed.over(rows=2, range=timedelta(1)), "takes either rows or range"),
         (lambda keyed: keyed.over(rows=0), "at least 1, not 0"),
-        (lambda keyed: keyed.over(range=timedelta(1), ttl=timedelta(1)), "need no ttl"),
+        (
+            lambda keyed: keyed.over(range=timedelta(1), ttl=timedelta(1)).aggregate(
+                Result, bids=Count(), mean=Count()
+            ),
+            "need no ttl",
+        ),
         (lambda keyed: keyed.over(rows=2).aggregate(str), "must be a NamedTuple class or a dataclass"),
         (lambda keyed: keyed.over(rows=2).aggregate(Result, bid=Count()), "Result has no field 'bid'"),
         (lambda keyed: keyed.over(rows=2).aggregate(Result, bids=Count()), "no field 'mean' of Result"),
         (lambda keyed: keyed.over(rows=2).aggregate(Text), "'price' of Text is string, and that of Bid is double"),
         (lambda keyed: keyed.over(rows=2).aggregate(Text, price=Sum("user")), "not a number"),
-        (
-            lambda keyed: keyed.over(range=timedelta(1)).aggregate(Between, before=Lag("price")),
-            "Lag and Lead count rec",
-        ),
         (lambda keyed: keyed.over(rows=1).aggregate(Between, before=Lag("cost")), "Bid has no field 'cost', which Lag"),
         (lambda keyed: keyed.over(rows=1).aggregate(Between, before=Lag("user")), r"but Lag\('user'\) is str"),
         (lambda keyed: keyed.over(rows=1).aggregate(Text, price=Lead("user")), "must permit None or have a default"),
