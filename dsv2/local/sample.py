@@ -98,7 +98,9 @@ class _Sampling:
             if halt is not None and halt.until_ms is not None:
                 self._time.now_ms = halt.until_ms
             reads = self._run.begin_batch(0 if halt is not None else size)
-            if reads or is_first or self._run.is_due(self._time.now_ms) or halt is not None:
+            deadline = self._run.next_deadline()
+            is_due = deadline is not None and deadline <= self._time.now_ms
+            if reads or is_first or is_due or halt is not None:
                 self._run.run_batch()
                 size = None if size is None else size * _GROWTH
             else:
