@@ -12,6 +12,7 @@ a new JVM. A second table shows the parts of the micro-batches, as Spark times t
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -166,13 +167,14 @@ def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list
         progress = [one for one in job.query.recentProgress if "addBatch" in one.durationMs]
         stages = stages_of(spark)
     assert len(late) == sum(any(a <= begin + index / rate < b for a, b in spans) for index in range(count))
+    last_begin = [*(end for _, end in spans[:-1]), math.inf]  # the last records may wait for their micro-batch
     return [
         Measured(
             skipped,
             sorted(one for one in late if first <= one[0] < end),
-            median_parts([parts_of(one, stages) for one in progress if first <= _began(one) < end]),
+            median_parts([parts_of(one, stages) for one in progress if first <= _began(one) < until]),
         )
-        for skipped, (first, end) in zip(options.skip, spans, strict=True)
+        for skipped, (first, end), until in zip(options.skip, spans, last_begin, strict=True)
     ]
 
 
