@@ -3,7 +3,7 @@
 Each record asks a service, which runs in a process of its own and answers after 20 ms. With 100 requests in flight,
 10,000 records take at least 2 seconds (the ideal).
 
-* *Ordered* and *unordered* are an ``AsyncOneInputStreamProcessFunction`` in ``LocalRuntime(fast=True)``, with a
+* *Ordered* and *unordered* are an ``AsyncOneInputStreamProcessFunction`` in ``LocalRuntime(checks=False)``, with a
   capacity of 100.
 * *Plain asyncio* makes the same calls with 100 tasks and no dsv2.
 * *One at a time* is a function that waits for each answer, with fewer records.
@@ -138,7 +138,7 @@ def _describe(report: Report, contestants: Mapping[str, Any], found: Mapping[str
 def locally(function: Callable[[], ProcessFunction], records: int) -> float:
     """Run a job in this process and return its seconds."""
     results: list[int] = []
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     _pipeline(env, function(), records, results, parallelism=1)
     began = time.perf_counter()
     env.execute("calls")

@@ -86,7 +86,7 @@ class ExecutionEnvironment:
 
     @staticmethod
     def get_instance(
-        runtime: Literal["spark", "local"] | JobRuntime = "spark", *, spark: object | None = None, fast: bool = False
+        runtime: Literal["spark", "local"] | JobRuntime = "spark", *, spark: object | None = None, checks: bool = True
     ) -> ExecutionEnvironment:
         """Create an environment.
 
@@ -94,13 +94,13 @@ class ExecutionEnvironment:
             runtime: ``"spark"`` (default), ``"local"`` (in this process), or a runtime object such as
                 ``dsv2.local.LocalRuntime(seed=7)``.
             spark: The ``SparkSession``, required by ``"spark"``.
-            fast: For ``"local"``: skip the checks of ``LocalRuntime``.
+            checks: For ``"local"``: whether to make the checks of ``LocalRuntime``, which are for tests.
 
         Raises:
             ConfigurationError: The runtime is unknown or not installed, or an argument does not apply to it.
         """
-        if fast and runtime != "local":
-            raise ConfigurationError('fast=True requires runtime="local".')
+        if not checks and runtime != "local":
+            raise ConfigurationError('checks=False requires runtime="local".')
         if not isinstance(runtime, str):
             if spark is not None:
                 raise ConfigurationError('spark=... requires runtime="spark".')
@@ -111,7 +111,7 @@ class ExecutionEnvironment:
             raise ConfigurationError(
                 'The Spark runtime requires a session: get_instance(spark=session). runtime="local" takes none.'
             )
-        options: dict[str, object] = {"fast": fast} if spark is None else {"spark": spark}
+        options: dict[str, object] = {"checks": checks} if spark is None else {"spark": spark}
         return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
 
     def from_source(

@@ -29,7 +29,7 @@ class Kills(Steps):
 
 def main(folder: str, step: str) -> None:
     """Run the job, or continue it."""
-    env, collected = ExecutionEnvironment.get_instance(LocalRuntime(fast=True)), CollectSink[int]()
+    env, collected = ExecutionEnvironment.get_instance(LocalRuntime(checks=False)), CollectSink[int]()
     numbers = env.from_source(DataGeneratorSource(int, count=RECORDS, records_per_batch=PER_BATCH))
     numbers.to_sink(PrintSink("printed")).with_uid("printed")
     numbers.to_sink(collected).with_uid("collected")

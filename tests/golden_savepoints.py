@@ -64,14 +64,14 @@ def distance(first: int, second: int) -> float:
 
 
 def run(
-    *, stop: int | None = None, savepoint: Path | None = None, parallelism: int = 2, fast: bool = False
+    *, stop: int | None = None, savepoint: Path | None = None, parallelism: int = 2, checks: bool = True
 ) -> tuple[JobHandle, list[Any]]:
     """Run the job until ``stop`` records have been read (None: to the end). Returns its handle and its output.
 
-    ``fast``: Without the checks of the local runtime.
+    ``checks``: With the checks of the local runtime.
     """
     items = [*RECORDS] if stop is None else [*RECORDS[:stop], Stop(), *RECORDS[stop:]]
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[9], fast=fast, clock=ManualClock()))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[9], checks=checks, clock=ManualClock()))
     job = _Job(env, items, parallelism)
     job.add_functions()
     job.add_windows()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -29,6 +29,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     """The settings of one place. None: not set."""
 
     runtime: _RuntimeName | None = None
+    checks: bool | None = None
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -59,6 +60,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: ``module:function``.
         runtime: The name of the runtime.
+        checks: Whether the local runtime makes its checks, which are for tests.
         checkpoint: The ``checkpoint_location``, or None.
         savepoint: The savepoint to start from, or None.
         parallelism: The default parallelism, or None for that of the environment.
@@ -76,6 +78,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str
     runtime: _RuntimeName = "spark"
+    checks: bool = False
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: int | None = None
@@ -109,6 +112,9 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     add("--checkpoint", metavar="PATH", help="the checkpoint_location, for streaming jobs on Spark")
     add("--savepoint", metavar="PATH", help="a savepoint to start from")
     add("--dashboard", type=int, metavar="PORT", help="show the job as a web page at this port; 0: a free one")
+    add(
+        "--checks", action="store_true", default=None, help="with --runtime local: make its checks, which are for tests"
+    )
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
     add_state_key(command)
 
@@ -133,13 +139,20 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
         spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
     chosen["name"] = chosen.get("name") or target.rpartition(":")[2].replace("_", " ")
     if chosen.get("runtime") == "local":
-        # A local run of a configured job has no checkpoint. One that is asked for is refused later.
-        chosen["checkpoint"] = options.checkpoint
+        chosen["checkpoint"] = _checkpoint_of_local_job(layers)
     own_settings = frozenset((*options.settings, *own.settings))
     pipelines = tuple(file.pipelines)
     return Configuration(
         target=target, settings=settings, own_settings=own_settings, spark=spark, pipelines=pipelines, **chosen
     )
+
+
+def _checkpoint_of_local_job(layers: Sequence[_Layer]) -> str | None:
+    """Return the checkpoint. One of a layer below that which chooses the local runtime belongs to a job on Spark."""
+    for layer in layers:
+        if layer.checkpoint is not None or layer.runtime is not None:
+            return layer.checkpoint
+    return None
 
 
 def _options(arguments: argparse.Namespace) -> _Layer:

@@ -257,7 +257,7 @@ class _Runtime:
         if self._configuration.runtime == "spark":
             view: RuntimeView = spark_commands().runtime_view_of(plan)
             return view
-        local = _local_runtime()
+        local = _local_runtime(checks=self._configuration.checks)
         assert isinstance(local, ExplainingRuntime)
         return local.runtime_view(plan)
 
@@ -267,7 +267,7 @@ def _environment(function: PipelineFunction, configuration: Configuration) -> Ex
     if configuration.runtime == "spark":
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
     else:
-        runtime, session = _local_runtime(), None
+        runtime, session = _local_runtime(checks=configuration.checks), None
     if configuration.dashboard is not None:
         runtime = DashboardRuntime(runtime, configuration.dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session)
@@ -282,5 +282,5 @@ def _start(env: ExecutionEnvironment, configuration: Configuration) -> JobHandle
     )
 
 
-def _local_runtime() -> JobRuntime:
-    return ExecutionEnvironment.get_instance("local").load_runtime()
+def _local_runtime(*, checks: bool) -> JobRuntime:
+    return ExecutionEnvironment.get_instance("local", checks=checks).load_runtime()

@@ -6,10 +6,10 @@ from dsv2.local.runtime import LocalRuntime
 __all__ = ("LocalRuntime", "create")
 
 
-def create(*, fast: bool = False) -> JobRuntime:
+def create(*, checks: bool = True) -> JobRuntime:
     """Create the runtime for ``get_instance(runtime="local")``.
 
     Args:
-        fast: See ``LocalRuntime``.
+        checks: See ``LocalRuntime``.
     """
-    return LocalRuntime(fast=fast)
+    return LocalRuntime(checks=checks)

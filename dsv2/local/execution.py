@@ -63,7 +63,7 @@ class JobStart:
         unblocking: What the checkpoint remembers of records to skip. None: there is no checkpoint.
         seed: The seed of the interleaving of channels.
         sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
-        fast: Whether the checks are disabled.
+        checks: Whether the checks are made.
         durable: Whether micro-batches are forced to the disk.
         clock: The wall clock.
         trigger: When micro-batches begin.
@@ -79,7 +79,7 @@ class JobStart:
     unblocking: Unblocking | None
     seed: int
     sizes: Sequence[int]
-    fast: bool
+    checks: bool
     durable: bool
     clock: Clock
     trigger: Trigger
@@ -221,7 +221,7 @@ class MicroBatchRunner:
         if (sizes := start.sizes) and plan.mode is not RuntimeExecutionMode.BATCH:
             self._sizes = itertools.chain(sizes, itertools.repeat(sizes[-1]))
         self._next_batch = start.begun.batch_id
-        self._restarts = not start.fast and plan.mode is RuntimeExecutionMode.STREAMING
+        self._restarts = start.checks and plan.mode is RuntimeExecutionMode.STREAMING
         self._ends_when_read = start.trigger.interval_ms is None and not input_is_bounded(plan)
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
@@ -451,7 +451,7 @@ class Execution:
             self._time,
             start.clock,
             random.Random(start.seed),
-            fast=start.fast,
+            checks=start.checks,
             positions=self._begun.record.sources,
             reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),
             pages=None if self._checkpoint is None else self._checkpoint.pages,

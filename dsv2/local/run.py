@@ -53,7 +53,7 @@ class LocalRun:
         clock: Clock,
         choice: random.Random,
         *,
-        fast: bool,
+        checks: bool,
         positions: Mapping[str, SourcePosition],
         reading: Reading,
         pages: StatePages | None = None,
@@ -66,7 +66,7 @@ class LocalRun:
             time: The processing time.
             clock: The job's clock.
             choice: Determines the interleaving.
-            fast: Whether to disable the checks: frames are not serialized, and records are not compared.
+            checks: Whether frames are serialized, and records are compared.
             positions: Where sources continue, by uid. Others start at their beginning.
             reading: How the sources are read.
             pages: Hold keyed state between micro-batches. None: it stays in memory.
@@ -77,8 +77,8 @@ class LocalRun:
         self._pages = pages
         self._clock = clock
         self._choice = choice
-        self._mutation = None if fast else MutationCheck(self._job.codec)
-        self._wire = None if fast else Wire(plan, self._job.codec)
+        self._mutation = MutationCheck(self._job.codec) if checks else None
+        self._wire = Wire(plan, self._job.codec) if checks else None
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
         self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}

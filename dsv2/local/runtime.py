@@ -66,9 +66,10 @@ _RUNS = itertools.count()  # the runs of this process
 class LocalRuntime:
     """Runs jobs in this process.
 
-    It is strict, so that a job that works locally also works on Spark. All records between subtasks are serialized and
-    deserialized. So is the state of a STREAMING job, before the first record and after every micro-batch. A record that
-    is modified after it was emitted raises ``RecordMutatedError``.
+    With ``checks`` a job that works locally also works on Spark: all records between subtasks are serialized and
+    deserialized, and so is the state of a STREAMING job, before the first record and after every micro-batch. A record
+    that is modified after it was emitted raises ``RecordMutatedError``. The checks are for tests. In production, do
+    without them.
 
     ``docs/runtimes.md`` lists what differs from Spark.
 
@@ -76,7 +77,7 @@ class LocalRuntime:
         seed: The seed of the interleaving of channels.
         batches: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: the limits of
             the sources.
-        fast: Whether to disable the checks, which is several times as fast.
+        checks: Whether to make the checks. The results are the same without them.
         clock: The job's clock. None: the system clock.
         durable: Whether a micro-batch is forced to the disk, in the checkpoint, in files of sinks and in dead letters.
             False: the job survives the end of its process, but after a loss of power the checkpoint may be older than
@@ -91,7 +92,7 @@ class LocalRuntime:
         *,
         seed: int = 0,
         batches: Sequence[int] = (),
-        fast: bool = False,
+        checks: bool = True,
         clock: Clock | None = None,
         durable: bool = True,
     ) -> None:
@@ -99,7 +100,7 @@ class LocalRuntime:
             check_whole_number(size, "Each of batches")
         self._seed = seed
         self._batches = tuple(batches)
-        self._fast = fast
+        self._checks = checks
         self._durable = durable
         self._clock = clock if clock is not None else SystemClock()
 
@@ -116,7 +117,7 @@ class LocalRuntime:
         return {
             "seed": str(self._seed),
             "batches": ", ".join(map(str, self._batches)) or "the limits of the sources",
-            "fast": str(self._fast),
+            "checks": str(self._checks),
             "durable": str(self._durable),
             "clock": type(self._clock).__qualname__,
         }
@@ -150,7 +151,7 @@ class LocalRuntime:
                 unblocking,
                 self._seed,
                 self._batches,
-                self._fast,
+                self._checks,
                 self._durable,
                 self._clock,
                 trigger,

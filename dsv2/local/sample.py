@@ -60,7 +60,7 @@ class _Sampling:
             self._time,
             clock,
             random.Random(0),
-            fast=True,
+            checks=False,
             positions={},
             reading=Reading(),
             is_cancelled=self._is_enough,

@@ -60,7 +60,7 @@ class HarnessOptions(TypedDict, total=False):
         clock: The clock (default: one that starts at 0).
         snapshot: The snapshot of an earlier harness. The function is restored from it instead of opened.
         rescaled: The snapshots of all subtasks of another parallelism, in order, instead of ``snapshot``.
-        fast: Whether to disable the checks described in ``Harness`` (default: False).
+        checks: Whether to make the checks described in ``Harness`` (default: True).
     """
 
     channels: int
@@ -73,7 +73,7 @@ class HarnessOptions(TypedDict, total=False):
     clock: ManualClock
     snapshot: bytes
     rescaled: Sequence[bytes]
-    fast: bool
+    checks: bool
 
 
 def check_options(options: HarnessOptions) -> None:
@@ -222,7 +222,7 @@ class Harness:
 
     A harness is as strict as ``LocalRuntime``. Records are serialized and deserialized on input and output. State is
     serialized and restored after ``open`` and between micro-batches, so state handles are valid within a micro-batch
-    only. A record that is modified after it was emitted raises ``RecordMutatedError``. ``fast=True`` disables these
+    only. A record that is modified after it was emitted raises ``RecordMutatedError``. ``checks=False`` disables these
     checks.
 
     A ``Resource`` stays open until the inputs of all harnesses that exist have ended, or ``close`` was called.
@@ -237,9 +237,9 @@ class Harness:
         self._time = BatchTime(self.clock.now_ms())
         self._job = JobContext.in_process(plan, self._time, self.clock)
         codec = self._job.codec
-        fast = options.get("fast", False)
-        self._mutation = None if fast else MutationCheck(codec)
-        self._wire = None if fast else Wire(plan, codec)
+        checks = options.get("checks", True)
+        self._mutation = MutationCheck(codec) if checks else None
+        self._wire = Wire(plan, codec) if checks else None
         sinks = [operator.id for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._outputs = [HarnessOutput[Any]() for _ in sinks]
         self._outputs_by_sink = dict(zip(sinks, self._outputs, strict=True))
@@ -255,7 +255,7 @@ class Harness:
         if snapshot is None:
             self._subtask.open()
             self._subtask.flush()
-            if not fast:
+            if checks:
                 self._rebuild()
         else:
             self._subtask.restore(snapshot)

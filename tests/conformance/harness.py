@@ -37,8 +37,8 @@ class Setting:
     batch: int | None = None
     mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
     seed: int = 0
-    fast: bool = False
-    """True if the local runtime skips its checks."""
+    checks: bool = True
+    """True if the local runtime makes its checks."""
     portions: int | None = None
     maps: bool = False
     """True if Spark keeps pages of keyed state in maps."""
@@ -54,17 +54,17 @@ class Setting:
 
     def __str__(self) -> str:
         cut = f" by {self.batch}" if self.batch else f" in {self.portions}" if self.portions else ""
-        fast = " fast" if self.fast else ""
+        unchecked = "" if self.checks else " without checks"
         maps = " in maps" if self.maps else ""
-        return f"p{self.parallelism} {self.mode.value}{cut}{fast}{maps} seed {self.seed}"
+        return f"p{self.parallelism} {self.mode.value}{cut}{unchecked}{maps} seed {self.seed}"
 
 
 # Locally, a restart after each micro-batch takes most of the time, and more with more subtasks and micro-batches. These
 # cover different paths: one channel; several channels; several micro-batches without and with restarts; batch mode.
 LOCAL_SETTINGS = [
     Setting(1),
-    Setting(2, seed=1, fast=True),
-    Setting(4, 5, seed=4, fast=True),
+    Setting(2, seed=1, checks=False),
+    Setting(4, 5, seed=4, checks=False),
     Setting(2, mode=RuntimeExecutionMode.BATCH, seed=5),
     Setting(2, 3, seed=3),
 ]
@@ -72,8 +72,8 @@ LOCAL_SETTINGS = [
 NIGHTLY_LOCAL_SETTINGS = [
     Setting(2),
     Setting(4),
-    *(Setting(p, seed=1, fast=True) for p in (1, 4)),
-    *(Setting(p, 5, seed=4, fast=True) for p in (1, 2)),
+    *(Setting(p, seed=1, checks=False) for p in (1, 4)),
+    *(Setting(p, 5, seed=4, checks=False) for p in (1, 2)),
     *(Setting(p, mode=RuntimeExecutionMode.BATCH, seed=5) for p in (1, 4)),
     *(Setting(p, 1, seed=2) for p in (1, 2, 4)),
     *(Setting(p, 3, seed=3) for p in (1, 4)),

@@ -36,7 +36,7 @@ class Steps:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
-    runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast, clock=Steps())
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, checks=setting.checks, clock=Steps())
     program.check(run_programs([program], setting, runtime, tmp_path)[program.name])
 
 

@@ -18,7 +18,7 @@ SETTINGS = [*LOCAL_SETTINGS, *nightly(*NIGHTLY_LOCAL_SETTINGS)]
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
-    runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, checks=setting.checks)
     run = run_programs([program], setting, runtime, tmp_path)[program.name]
     program.check(run)
     run.expect_counts()

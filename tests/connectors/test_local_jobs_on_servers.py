@@ -87,7 +87,7 @@ def test_rows_are_inserted_once_although_the_job_is_killed_at_any_step(
     """Also within a transaction: after its rows, and after the number of the micro-batch."""
 
     def run(table: str, step: Callable[[], None]) -> None:
-        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), fast=True))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), checks=False))
         env.set_parallelism(2)
         numbers = env.from_source(DataGeneratorSource(last_bit, count=4, records_per_batch=2)).with_uid("numbers")
         counted = numbers.key_by(itself).process(Numbering(pair_of)).with_uid("count")

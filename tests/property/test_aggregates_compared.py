@@ -218,7 +218,7 @@ def run(
 ) -> tuple[list[Any], Any, Any]:
     """Return the results, the job, and the function."""
     items = events if stop is None else [*events[:stop], Stop(), *events[stop:]]
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     sink = CollectSink[Any]()
     times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
     generator = times.with_max_out_of_order_time(timedelta(milliseconds=4)).build_as_process_function()
@@ -297,7 +297,7 @@ def model(events: list[Event]) -> list[Means]:
 @examples(15)
 @given(EVENTS, st.sampled_from([1, 7, 100]), st.booleans())
 def test_means_are_those_of_plain_python(events: list[Event], batch: int, on_columns: bool) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     sink, expected = CollectSink[Means](), model(events)
     keyed = env.from_collection(events).with_parallelism(1).key_by(attrgetter("user") if on_columns else user_of)
     means = keyed.aggregate(Means, Event, user=Key(), amount=Mean("amount"), price=Mean("price"))
@@ -398,7 +398,7 @@ def of_decimals(costs: list[Decimal | None]) -> Balance:
 @examples(30)
 @given(st.lists(DECIMALS | SPECIAL, min_size=1, max_size=6), st.booleans())
 def test_decimals_are_aggregated_exactly(costs: list[Decimal | None], by_field: bool) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), checks=False))
     sink = CollectSink[Balance]()
     bookings = env.from_collection([Booking("a", cost) for cost in costs]).with_parallelism(1)
     keyed = bookings.key_by(attrgetter("user") if by_field else lambda booking: booking.user)
@@ -445,7 +445,7 @@ def test_combining_before_the_exchange_changes_nothing(events: list[Event], what
     strategy = STRATEGIES.get(what) or halves
     found = []
     for key in (key_of, attrgetter("user", "day")):
-        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
         sink = CollectSink[Any]()
         times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
         generator = times.with_max_out_of_order_time(timedelta(milliseconds=4)).build_as_process_function()

@@ -131,7 +131,7 @@ def in_sql(bids: list[Bid], query: str) -> list[tuple[Any, ...]]:
 
 
 def timed(bids: list[Bid], batch: int) -> tuple[ExecutionEnvironment, Any]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
     generator = times.with_max_out_of_order_time(timedelta(seconds=1)).build_as_process_function()
     return env, env.from_collection(bids).with_parallelism(1).process(generator).with_parallelism(1)

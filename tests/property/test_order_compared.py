@@ -65,7 +65,7 @@ def run(events: list[Event], batch: int, apply: Callable[[Any], Any], *, in_orde
     """``apply`` gets the records by user and part. ``in_order``: event time advances with each of them."""
     if in_order:
         events = sorted(events, key=attrgetter("time"))
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     sink = CollectSink[Any]()
     slack = timedelta(milliseconds=0 if in_order else 40)
     times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).with_max_out_of_order_time(slack)

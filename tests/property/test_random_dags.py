@@ -35,18 +35,18 @@ class Way:
     seed: int
     mode: RuntimeExecutionMode = STREAMING
     batches: tuple[int, ...] = ()
-    fast: bool = True
+    checks: bool = False
 
     @property
     def runtime(self) -> LocalRuntime:
         """The runtime for it."""
-        return LocalRuntime(seed=self.seed, batches=self.batches, fast=self.fast)
+        return LocalRuntime(seed=self.seed, batches=self.batches, checks=self.checks)
 
 
 SEEDS = st.integers(0, 1000)
 # Small micro-batches with restarts in between are where state could be lost.
 RESTARTING = st.builds(
-    Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), fast=st.just(False)
+    Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), checks=st.just(True)
 )
 WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((STREAMING, BATCH))))
 

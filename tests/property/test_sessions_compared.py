@@ -97,7 +97,7 @@ def run(
     items: list[Any], gap: Gap, key: Callable[[Event], Any], wait: int, batch: int, start: Path | None = None
 ) -> tuple[list[Any], Any, Any]:
     """Return the results of each key in order, the job, and the function."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     sink = CollectSink[Any]()
     times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
     generator = times.with_max_out_of_order_time(timedelta(milliseconds=wait)).build_as_process_function()

@@ -357,8 +357,8 @@ def test_windows_continue_as_without_what_failed(
 ) -> None:
     first, second = CARELESS[kind](strategy)
     harnesses = (
-        OneInputHarness(first, key=key_of, error_policy=SKIP, fast=True),
-        OneInputHarness(second, key=key_of, fast=True),
+        OneInputHarness(first, key=key_of, error_policy=SKIP, checks=False),
+        OneInputHarness(second, key=key_of, checks=False),
     )
     compare(harnesses, steps)
 
@@ -418,7 +418,7 @@ JOINS: dict[str, Callable[[], Any]] = {
 @examples(8)
 @given(steps=STEPS)
 def test_joins_continue_as_without_what_failed(kind: str, steps: list[tuple[str, Any]]) -> None:
-    keys: Any = {"first_key": key_of, "second_key": key_of, "fast": True}
+    keys: Any = {"first_key": key_of, "second_key": key_of, "checks": False}
     tolerant: Any = TwoInputNonBroadcastHarness(JOINS[kind](), error_policy=SKIP, **keys)
     if kind == "join":  # it has no event time
         steps = [step for step in steps if step[0] != "event time"]

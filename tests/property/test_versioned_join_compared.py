@@ -153,7 +153,7 @@ def timed(stream: Any) -> Any:
 def test_it_matches_the_asof_join_of_duckdb(
     join_type: Kind, sales: list[Sale], prices: list[Price], batch: int, declared: bool
 ) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), checks=False))
     results = CollectSink[Any]()
     left, right = (
         timed(env.from_collection(sorted(records, key=time_of))).key_by(attrgetter("article"))

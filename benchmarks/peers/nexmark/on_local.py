@@ -30,7 +30,7 @@ def measure(task: Task) -> Outcome:
 
 def run(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
     """Run a job. ``build`` returns a list that will contain the number and the sum of results."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     env.set_parallelism(task.parallelism)
     totals = build(env)
     times = _Times()

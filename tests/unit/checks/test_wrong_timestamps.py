@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
 
 def run(build: Callable[[ExecutionEnvironment], Any]) -> list[Any]:
-    env, sink = ExecutionEnvironment.get_instance(runtime="local", fast=True), CollectSink[Any]()
+    env, sink = ExecutionEnvironment.get_instance(runtime="local", checks=False), CollectSink[Any]()
     build(env).to_sink(sink)
     env.execute()
     return sink.results

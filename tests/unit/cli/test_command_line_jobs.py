@@ -21,6 +21,7 @@ import pytest
 
 from dsv2.cli import job, main
 from dsv2.cli.main import new_parser
+from dsv2.jobs.progress_log import read_job
 from tests import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -271,6 +272,37 @@ def test_command_line_overrides_environment_and_file(run: Run, tmp_path: Path, m
     monkeypatch.setenv("DSV2_CONFIG", "other.toml")
     assert shown(run) == "6 streaming {'c': '3'}"
     assert shown(run, "--config", "dsv2.toml") == "3 batch {'a': 1, 'b': 2, 'c': '3', 'd': [1]}"
+
+
+def test_local_job_has_the_checkpoint_that_is_configured_for_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, wanted = tmp_path / "dsv2.toml", list[str]()
+
+    def check(*checkpoint: str) -> None:
+        wanted.extend(checkpoint)
+        assert run("run", "jobs:numbers")[0] == 0
+        assert sorted(place.parent.name for place in tmp_path.glob("*/local")) == sorted(wanted)
+
+    monkeypatch.delenv("DSV2_RUNTIME")
+    file.write_text("runtime = 'local'\ncheckpoint = 'file'")
+    check("file")
+    file.write_text("checkpoint = 'all'\n[pipelines.'jobs:numbers']\nruntime = 'local'\ncheckpoint = 'own'")
+    check("own")
+    monkeypatch.setenv("DSV2_CHECKPOINT", "variable")
+    check("variable")
+    monkeypatch.delenv("DSV2_CHECKPOINT")
+    monkeypatch.setenv("DSV2_RUNTIME", "local")
+    file.write_text("runtime = 'spark'\ncheckpoint = 'spark'")
+    check()
+
+
+@pytest.mark.parametrize(("options", "checks"), [([], False), (["--checks"], True)])
+def test_checks_of_the_local_runtime_are_for_tests(run: Run, tmp_path: Path, options: list[str], checks: bool) -> None:
+    assert run("run", "jobs:numbers", "--checkpoint", "stored", *options)[0] == 0
+    job = read_job(tmp_path / "stored")
+    assert job is not None
+    assert ("checks", str(checks)) in [(one.name, one.value) for part in job.configuration for one in part.settings]
 
 
 def test_settings_for_all_pipelines_may_be_unknown_to_one(

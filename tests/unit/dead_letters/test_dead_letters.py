@@ -229,7 +229,7 @@ class TestWithoutRecord:
             Savepoint.open(result.savepoint).edit().replay([letter])
 
     def test_record_that_is_not_data(self, tmp_path: Path) -> None:
-        env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
         locks = env.from_collection([1]).map(lambda number: threading.Lock())
         locks.map(int).with_error_policy(ErrorPolicy().dead_letter()).to_sink(CollectSink())  # type: ignore[arg-type]
         env.execute(dead_letters=tmp_path)

@@ -66,7 +66,7 @@ class Program:
         return ""
 
     def run(self, paths: dict[str, str], **options: Any) -> None:
-        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(1_000), fast=True))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(1_000), checks=False))
         rows = env.from_source(TestSource[Row](ROWS, records_per_batch=2)).with_uid("in")
         for uid, name in paths.items():
             sink = FileSink[Row](self.folder / name, schema=Row, format="json", roll_interval=self.rolling)

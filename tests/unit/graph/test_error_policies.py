@@ -49,7 +49,7 @@ def one_key(record: Any) -> int:
 
 
 def harness_of(policy: ErrorPolicy, **options: Any) -> OneInputHarness[Any, Any]:
-    return OneInputHarness(Raising(), key=one_key, error_policy=policy, fast=True, **options)
+    return OneInputHarness(Raising(), key=one_key, error_policy=policy, checks=False, **options)
 
 
 def counters(harness: OneInputHarness[Any, Any]) -> dict[str, int]:
@@ -194,7 +194,7 @@ class TestRetries:
                 super().process_record(left.pop() if left else record, output, ctx)
 
         clock = ManualClock()
-        harness = OneInputHarness(Unreliable(), key=one_key, error_policy=policy, clock=clock, fast=True)
+        harness = OneInputHarness(Unreliable(), key=one_key, error_policy=policy, clock=clock, checks=False)
         harness.input.push(1, 2)
         return harness, clock
 
@@ -249,7 +249,9 @@ class TestDeadLetters:
         assert harness.output.ended is False
 
     def test_failed_selector_has_no_key(self) -> None:
-        harness = OneInputHarness(Raising(), key=one_key, error_policy=ErrorPolicy().dead_letter(KeyError), fast=True)
+        harness = OneInputHarness(
+            Raising(), key=one_key, error_policy=ErrorPolicy().dead_letter(KeyError), checks=False
+        )
         error = KeyError("no such field")
         harness.input.push(error)
         [letter] = harness.dead_letters.records

@@ -123,7 +123,7 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.env.get_instance(), "The Spark runtime requires a session: get_instance(spark=session)"),
     (lambda s: s.env.get_instance("local", spark=s), 'runtime="local" takes none.'),
     (lambda s: s.env.get_instance(object(), spark=s), 'spark=... requires runtime="spark".'),
-    (lambda s: s.env.get_instance("spark", spark=s, fast=True), 'fast=True requires runtime="local".'),
+    (lambda s: s.env.get_instance("spark", spark=s, checks=False), 'checks=False requires runtime="local".'),
     (lambda s: Trigger.processing_time(ms(-1)), "interval must be 0 or more, not -1 ms."),
     (lambda s: Trigger.processing_time(5), "interval must be a datetime.timedelta, such as timedelta(seconds=5), not"),  # type: ignore[arg-type]
     (lambda s: s.env.set_callback_timeout(60_000), "timeout must be a datetime.timedelta, such as timedelta("),

@@ -55,12 +55,12 @@ def environment(
     source: Any = None,
     *,
     kept: KeptPlan | None = None,
-    fast: bool = False,
+    checks: bool = True,
     parallelism: int = 2,
     clock: Clock | None = None,
 ) -> ExecutionEnvironment:
     """A function chained to a source, a keyed function behind an exchange, and two sinks."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=clock))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=checks, clock=clock))
     env.set_parallelism(parallelism)
     if kept is not None:
         env.add_job_listener(kept)
@@ -80,10 +80,10 @@ def counts(progress: JobProgress) -> dict[str, tuple[int, int]]:
 ALL = {"in": (0, 30), "number": (30, 30), "even": (30, 15), "sums": (15, 15), "first": (15, 0), "second": (15, 0)}
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_sources_functions_and_sinks_are_counted(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_sources_functions_and_sinks_are_counted(checks: bool) -> None:
     kept = KeptPlan()
-    progress = environment(kept=kept, fast=fast).execute().progress
+    progress = environment(kept=kept, checks=checks).execute().progress
     assert counts(progress) == ALL
     assert miscounts(kept.plan, progress) == []
     source, sums = progress.operators["in"], progress.operators["sums"]
@@ -191,7 +191,7 @@ def test_rates_are_per_second_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_history_has_the_last_hundred_micro_batches() -> None:
     source = DataGeneratorSource(int, count=130, records_per_batch=1)
-    progress = environment(source, fast=True, parallelism=1).execute().progress
+    progress = environment(source, checks=False, parallelism=1).execute().progress
     assert [batch.batch_id for batch in progress.batches] == [*range(31, 131)]
 
 
@@ -208,12 +208,12 @@ class Slow(OneInputStreamProcessFunction[int, int]):
         Slow.clock += 10_000_000
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_time_in_user_code_is_measured(monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_time_in_user_code_is_measured(monkeypatch: pytest.MonkeyPatch, checks: bool) -> None:
     fields = job_context.JobContext.__init__.__defaults__
     assert fields is not None
     monkeypatch.setattr(job_context.JobContext.__init__, "__defaults__", (*fields[:-1], lambda: Slow.clock))
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, batches=[2]))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=checks, batches=[2]))
     numbers = env.from_collection(range(5)).process(Slow()).with_uid("slow")
     numbers.process(pass_on).with_uid("next").to_sink(CollectSink())
     operators = env.execute().progress.operators

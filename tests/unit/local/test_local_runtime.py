@@ -117,9 +117,9 @@ class Forgetful(OneInputStreamProcessFunction[Any, int]):
         output.collect(self.count)
 
 
-@pytest.mark.parametrize(("fast", "expected"), [(True, [1, 2, 3]), (False, [1, 1, 1])])
-def test_restart_creates_functions_from_their_state(fast: bool, expected: list[int]) -> None:
-    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], fast=fast)), CollectSink[int]()
+@pytest.mark.parametrize(("checks", "expected"), [(False, [1, 2, 3]), (True, [1, 1, 1])])
+def test_restart_creates_functions_from_their_state(checks: bool, expected: list[int]) -> None:
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], checks=checks)), CollectSink[int]()
     env.from_collection(["a", "b", "c"]).process(Forgetful()).to_sink(sink)
     env.execute()
     assert sink.results == expected

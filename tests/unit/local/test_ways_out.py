@@ -18,7 +18,7 @@ RAISE = "set a higher limit in the error policy of the operator, which has limit
 
 def failure_of(configure: Callable[[ExecutionEnvironment, Any], object]) -> UserFunctionError:
     """The error of a job that fails at its second and third record."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     configure(env, result := env.from_collection(["1", "two", "three"]).map(int))
     result.to_sink(CollectSink())
     with pytest.raises(UserFunctionError) as failed:
@@ -87,7 +87,7 @@ def float_timestamp(record: Any, output: Any, ctx: Any) -> None:
 @pytest.mark.parametrize("policy", [None, ErrorPolicy().skip(KeyError)])
 @pytest.mark.parametrize("trace", [False, True])
 def test_mistakes_of_the_program_are_never_to_be_skipped(build: Any, policy: Any, trace: bool) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     result = build(env.from_collection([1]))
     if policy is not None:
         result.with_error_policy(policy)
@@ -100,7 +100,7 @@ def test_mistakes_of_the_program_are_never_to_be_skipped(build: Any, policy: Any
 
 
 def test_key_that_only_one_record_lacks_may_be_skipped() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     env.from_collection([1]).key_by(lambda n: None).process(float_timestamp).to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match=r"skip\(InvalidKeyError\)"):
         env.execute()

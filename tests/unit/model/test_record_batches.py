@@ -126,15 +126,15 @@ class NoWatermarks(OneInputStreamProcessFunction[int, int]):
         return WatermarkHandlingResult.PEEK
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_watermarks_at_the_source_never_go_back(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_watermarks_at_the_source_never_go_back(checks: bool) -> None:
     """The second portion ends earlier than the first, so its watermark is not sent."""
     times = [5, 9, 7, 3, 4, 8, 20, 12]
     env, sink = local_environment(), CollectSink[tuple[str, int]]()
     numbers = env.from_source(DataGeneratorSource(times.__getitem__, count=len(times)))
     timed(numbers).process(Watermarks()).to_sink(sink)
     numbers.process(NoWatermarks()).to_sink(CollectSink())
-    LocalRuntime(batches=[2, 2, 2, 2], fast=fast).start(env.build_plan(), RunOptions(None, None)).result()
+    LocalRuntime(batches=[2, 2, 2, 2], checks=checks).start(env.build_plan(), RunOptions(None, None)).result()
     expected: list[Any] = []
     for portion, watermark in (([5, 9], [8]), ([7, 3], []), ([4, 8], []), ([20, 12], [19])):
         expected += [("record", time) for time in portion] + [("watermark", time) for time in watermark]

@@ -89,8 +89,8 @@ def test_one_load_for_all_subtasks_and_micro_batches(
 
 
 def test_next_job_opens_it_again(events: list[str]) -> None:
-    run(Score(), fast=True)
-    run(Score(), fast=True)
+    run(Score(), checks=False)
+    run(Score(), checks=False)
     assert events == ["open model", "close model"] * 2
 
 

@@ -42,7 +42,7 @@ SETTINGS = [
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_finds_the_answer(example: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
-    runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, checks=setting.checks)
     example.check(run_programs([example], setting, runtime, tmp_path)[example.name])
 
 

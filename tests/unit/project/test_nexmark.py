@@ -26,7 +26,7 @@ FEWER = 5_000  # for the query with most results
 
 
 def results_of(query: Callable[[Nexmark], Any], splits: int, events: int = EVENTS) -> list[Any]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     env.set_parallelism(2)
     sink = CollectSink[Any]()
     query(Nexmark(env, events, events_per_second=RATE, splits=splits, events_per_batch=events // 3)).to_sink(sink)
@@ -97,7 +97,7 @@ def test_topics_hold_the_events(kafka_broker: KafkaBroker) -> None:
 
 
 def assert_reads(streams: Callable[[ExecutionEnvironment], NexmarkStreams], query: str) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
     env.set_parallelism(2)
     sink = CollectSink[Any]()
     build = UPDATES[query][0] if query in UPDATES else STREAMS[query]

@@ -17,12 +17,12 @@ VERSIONS = range(1, RECORD_VERSION + 1)
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[JobHandle, list[Any]]:
-    return run(fast=True)
+    return run(checks=False)
 
 
 @pytest.fixture(scope="module")
 def begun() -> tuple[JobHandle, list[Any]]:
-    return run(stop=READ, fast=True)
+    return run(stop=READ, checks=False)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])

@@ -127,10 +127,10 @@ class Recorder(OneInputStreamProcessFunction[Item, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_of_the_second_source_come_after_the_first(seed: int, fast: bool) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=(1, 2), fast=fast))
+def test_records_of_the_second_source_come_after_the_first(seed: int, checks: bool) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=(1, 2), checks=checks))
     env.set_parallelism(3)
     sink = CollectSink[Any]()
     source = HybridSource([Spans(HISTORY), Spans(STREAM)], watermark_at_switch=LIVE)

@@ -267,7 +267,7 @@ def test_task_info() -> None:
 
 
 def test_channels_signals_and_timestamps() -> None:
-    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
+    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST, OPEN], checks=False)
     harness.input.push("a", "b", timestamp=7)
     harness.input.push("c", channel=1)
     assert harness.output.stamped_records == [StampedRecord("a", 7), StampedRecord("b", 7), StampedRecord("c")]
@@ -294,9 +294,9 @@ def test_input_has_all_channels_at_any_parallelism() -> None:
 
 
 def test_output_of_one_harness_is_input_of_another() -> None:
-    first = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
+    first = OneInputHarness(Recorder(), declarations=[HIGHEST], checks=False)
     first.input.push_all([StampedRecord("a", 1), HIGHEST.new_watermark(3), StampedRecord("b"), EndOfInput()])
-    second = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
+    second = OneInputHarness(Recorder(), declarations=[HIGHEST], checks=False)
     second.input.push_all(first.output.elements)
     told = StampedRecord(HIGHEST.new_watermark(3))
     assert first.output.elements == [

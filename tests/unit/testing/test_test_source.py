@@ -60,7 +60,7 @@ class Job:
         return self.sink.results
 
 
-@pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "fast": True}])
+@pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "checks": False}])
 def test_pause_advances_the_clock_and_fires_timers(options: Any) -> None:
     job = Job(1, Pause(ms(150)), 2, Pause(ms(30)), 3, **options)
     assert job.handle.status is JobStatus.FINISHED

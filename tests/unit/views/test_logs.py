@@ -128,8 +128,8 @@ class Tasks(ParallelSink[int]):
         SHOP.warning("task")
 
 
-def run(build: Callable[[ExecutionEnvironment], object], *, fast: bool = True) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast))
+def run(build: Callable[[ExecutionEnvironment], object], *, checks: bool = False) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=checks))
     build(env)
     env.execute("numbers")
 
@@ -140,7 +140,7 @@ def test_operators_of_a_chain_are_told_apart(kept: Kept) -> None:
         second = first.process(Talking("second")).with_uid("two")
         second.process(talk).with_uid("three").map(identity).with_uid("four").to_sink(ForeachBatchSink(lambda *_: None))
 
-    run(build, fast=False)
+    run(build, checks=True)
     events = ("open", "gauge", "before", "after", "end", "close")
     expected = {(f"first {event}", "numbers", "one", 0) for event in events}
     expected |= {(f"second {event}", "numbers", "two", 0) for event in (*events, "watermark")}

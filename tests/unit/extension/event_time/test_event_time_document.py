@@ -69,7 +69,7 @@ class Job:
 
     def run(self, items: list[Any]) -> None:
         reports = CollectSink[Any]()
-        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=self.clock, fast=True))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=self.clock, checks=False))
         env.set_parallelism(self.parallelism)
         source = TestSource[Any](items, records_per_batch=self.batch)
         self.document.build(env.from_source(source).with_uid("beats"), SILENCE, reports)
@@ -174,7 +174,7 @@ class Counting(OneInputWindowStreamProcessFunction[Stamped, tuple[str, int]]):
 
 def counts(*, slack: int, parallelism: int, batch: int | None, seed: int) -> Counter[str]:
     env = ExecutionEnvironment.get_instance(
-        LocalRuntime(seed=seed, batches=() if batch is None else (batch,), fast=True)
+        LocalRuntime(seed=seed, batches=() if batch is None else (batch,), checks=False)
     )
     env.set_parallelism(parallelism)
     builder: Any = EventTimeExtension.new_watermark_generator_builder(lambda record: record.at)

@@ -42,7 +42,7 @@ class FailsTheSecondTime(AsyncOneInputStreamProcessFunction[str, None]):
 
 def test_failure_does_not_restore_what_has_expired_meanwhile() -> None:
     policy = ErrorPolicy().skip(ValueError)
-    harness = OneInputHarness(FailsTheSecondTime(), key=lambda record: record, error_policy=policy, fast=True)
+    harness = OneInputHarness(FailsTheSecondTime(), key=lambda record: record, error_policy=policy, checks=False)
     harness.input.push("a")
     harness.advance_clock(ms(200))
     harness.input.push("a")
@@ -131,7 +131,7 @@ class TestFailures:
                     raise ConnectionError
 
         policy = ErrorPolicy().retry(ConnectionError, times=2, backoff=ms(100))
-        harness = OneInputHarness(Flaky(), error_policy=policy, fast=True)
+        harness = OneInputHarness(Flaky(), error_policy=policy, checks=False)
         harness.input.push(0, 1)
         assert harness.output.records == [(1, 0.0), (0, 0.3)]
         assert harness.progress.counters == {"errors_retried": 2}
@@ -153,7 +153,7 @@ class TestFailures:
 
     def test_timeout_can_have_a_result(self) -> None:
         """The changes of the call are undone before. Those of ``on_timeout`` count."""
-        harness = OneInputHarness(Late(), key=lambda record: record % 2, fast=True)
+        harness = OneInputHarness(Late(), key=lambda record: record % 2, checks=False)
         harness.input.push_all([StampedRecord(1, 10), StampedRecord(3, 20), StampedRecord(2, 30)])
         assert harness.output.stamped_records == [
             StampedRecord("1 took too long, total 1", 10),

@@ -230,7 +230,7 @@ def test_sinks_and_subtasks_that_do_not_trace_get_plain_batches() -> None:
         def write(self, info: Any, batches: Any, batch_id: int) -> None:
             found.extend(map(type, batches))
 
-    env = environment(1, fast=True)
+    env = environment(1, checks=False)
     env.from_collection(EVENTS[:5]).shuffle().process(Check()).to_sink(Kinds())
     env.execute(trace_records=True)
     assert set(found) == {RecordBatch}

@@ -368,10 +368,10 @@ def heard(ends: dict[str, int], strategy: WatermarkStrategy[Item], **options: An
     return sink.results
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_splits_of_a_reader_wait_for_each_other(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_splits_of_a_reader_wait_for_each_other(checks: bool) -> None:
     # Each micro-batch has two records, one of each split. Then comes the rest of the longer split.
-    found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), fast=fast)
+    found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), checks=checks)
     assert found == ["a0", "b0", "< -1", "a1", "b1", "< 0", "b2", "b3", "< 2", "b4", "< 3", f"< {2**63 - 1}"]
 
 

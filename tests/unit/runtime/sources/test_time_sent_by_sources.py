@@ -71,8 +71,10 @@ class WatermarkRecorder(OneInputStreamProcessFunction[Any, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-def environment(*, batch: int = 1, fast: bool = False) -> ExecutionEnvironment:
-    return ExecutionEnvironment.get_instance(LocalRuntime(batches=(batch,), fast=fast, clock=ManualClock(now_ms=NOW)))
+def environment(*, batch: int = 1, checks: bool = True) -> ExecutionEnvironment:
+    return ExecutionEnvironment.get_instance(
+        LocalRuntime(batches=(batch,), checks=checks, clock=ManualClock(now_ms=NOW))
+    )
 
 
 def heard(script: Script, **options: Any) -> list[Any]:
@@ -82,28 +84,28 @@ def heard(script: Script, **options: Any) -> list[Any]:
     return sink.results
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_reader_may_not_send_event_time_after_the_flag(batch: int, fast: bool) -> None:
+def test_reader_may_not_send_event_time_after_the_flag(batch: int, checks: bool) -> None:
     with pytest.raises(UserFunctionError, match=BY_CLOCK) as caught:
-        heard({1: [FLAG.new_watermark(True)], 4: [TIME.new_watermark(NOW)]}, batch=batch, fast=fast)
+        heard({1: [FLAG.new_watermark(True)], 4: [TIME.new_watermark(NOW)]}, batch=batch, checks=checks)
     assert (caught.value.callback, caught.value.cause_type) == ("read", "ContractError")
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_flag_of_a_reader_must_wait_for_the_clock(batch: int, fast: bool) -> None:
+def test_flag_of_a_reader_must_wait_for_the_clock(batch: int, checks: bool) -> None:
     ahead: Script = {1: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
     with pytest.raises(UserFunctionError, match=rf"the wall clock \({NOW} ms\) is behind .* \({NOW + 1} ms\)"):
-        heard(ahead, batch=batch, fast=fast)
+        heard(ahead, batch=batch, checks=checks)
     there: Script = {1: [TIME.new_watermark(NOW)], 4: [FLAG.new_watermark(True)]}
-    assert heard(there, batch=batch, fast=fast) == [NOW, True, 2**63 - 1]
+    assert heard(there, batch=batch, checks=checks) == [NOW, True, 2**63 - 1]
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_event_time_of_an_idle_reader_does_not_count(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_event_time_of_an_idle_reader_does_not_count(checks: bool) -> None:
     script: Script = {1: [None], 2: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
-    assert heard(script, fast=fast)[-2:] == [True, 2**63 - 1]
+    assert heard(script, checks=checks)[-2:] == [True, 2**63 - 1]
 
 
 def test_false_flag_and_earlier_time_are_not_forwarded() -> None:
@@ -111,9 +113,9 @@ def test_false_flag_and_earlier_time_are_not_forwarded() -> None:
     assert heard(script) == [5, 2**63 - 1]
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_generator_at_the_source_sends_no_time_after_the_flag(fast: bool) -> None:
-    env = environment(fast=fast)
+@pytest.mark.parametrize("checks", [True, False])
+def test_generator_at_the_source_sends_no_time_after_the_flag(checks: bool) -> None:
+    env = environment(checks=checks)
     generator = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_process_function()
     source = ScriptedSpans({"a": 6}, {3: [FLAG.new_watermark(True)]})
     env.from_source(source).process(generator).with_uid("times").to_sink(CollectSink())
@@ -142,19 +144,19 @@ def test_flag_of_an_enumerator_must_wait_for_the_clock() -> None:
     assert caught.value.callback == "emit_watermark"
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_event_time_of_splits_ends_with_the_flag(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_event_time_of_splits_ends_with_the_flag(checks: bool) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
-    env, sink = environment(fast=fast), CollectSink[Any]()
+    env, sink = environment(checks=checks), CollectSink[Any]()
     env.from_source(history_and_then(100), watermarks=strategy).process(WatermarkRecorder()).to_sink(sink)
     env.execute()
     assert sink.results == [-1, 99, 199, True, 2**63 - 1]
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_strategy_without_watermarks_sends_the_flag(fast: bool) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_strategy_without_watermarks_sends_the_flag(checks: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).no_watermark()
-    env, sink = environment(fast=fast), CollectSink[Any]()
+    env, sink = environment(checks=checks), CollectSink[Any]()
     items = env.from_source(Spans({"a": 3}), watermarks=strategy.build_as_watermark_strategy()).with_parallelism(2)
     items.process(WatermarkRecorder()).with_parallelism(1).to_sink(sink)
     env.execute()
