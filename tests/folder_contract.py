@@ -9,14 +9,14 @@ from dsv2.base.folders import Folder
 _NAMES = ("plain", "with space", "100%20", "späti", "a=1")
 
 
-def check_folder(folder: Folder) -> None:
-    """Check a folder that does not exist yet."""
+def check_folder(folder: Folder, *, writers: int = 4) -> None:
+    """Check a folder that does not exist yet. ``writers``: So many create the same file at the same time."""
     _check_missing(folder)
     for name in _NAMES:
         _check_file(folder, f"{name}/{name}")
     assert set(folder.sizes()) == set(_NAMES)
     _check_moves(folder)
-    _check_creation(folder)
+    _check_creation(folder, writers)
     _check_large(folder)
     folder.remove("")
     assert folder.sizes() == {}
@@ -57,11 +57,11 @@ def _check_moves(folder: Folder) -> None:
     assert folder.tree("to") == {}
 
 
-def _check_creation(folder: Folder) -> None:
+def _check_creation(folder: Folder, count: int) -> None:
     assert folder.create("log/1", b"first")
     assert not folder.create("log/1", b"another")
     assert folder.read("log/1") == b"first"
-    writers = [f"writer {number}".encode() for number in range(4)]
+    writers = [f"writer {number}".encode() for number in range(count)]
     with ThreadPoolExecutor(len(writers)) as threads:
         won = list(threads.map(lambda data: folder.create("log/2", data), writers))
     assert won.count(True) == 1

@@ -46,7 +46,7 @@ def outputs() -> list[list[dict[str, Any]]]:
     notebook = nbformat.read(ROOT / "examples" / "notebooks" / "first_steps.ipynb", 4)
     notebook.cells.append(nbformat.v4.new_code_cell(UNTIL_THE_VIEW_HAS_ENDED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3")
+    client = NotebookClient(notebook, timeout=120, iopub_timeout=120, kernel_name="python3")
     kernel: Any = client.create_kernel_manager()
     kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client.execute(env=environment)

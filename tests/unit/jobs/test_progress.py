@@ -158,6 +158,8 @@ def test_micro_batches_have_durations_and_phases(monkeypatch: pytest.MonkeyPatch
     time = itertools.count(0, 1_000_000)
     monkeypatch.setattr(phases.Phases.__init__, "__defaults__", (lambda: next(time),))
     monkeypatch.setattr(run, "elapsed_ns", lambda: next(time))
+    *others, _ = job_context.JobContext.__init__.__defaults__ or ()
+    monkeypatch.setattr(job_context.JobContext.__init__, "__defaults__", (*others, lambda: next(time)))
     progress = environment().execute().progress
     first, *_ = progress.batches
     assert list(first.phases) == ["planning", "source", "level 1", "sinks", "commit"]
