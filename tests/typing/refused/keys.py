@@ -7,9 +7,9 @@ from tests.typing.given import Given
 
 def a_selector_reads_the_record(g: Given) -> None:
     g.other_non_keyed.key_by(g.by_text)  # E: arg-type
-    g.non_keyed.key_by("name")  # E: arg-type
-    g.non_keyed.key_by(g.by_text, version="2")  # E: arg-type
-    g.non_keyed.key_by(g.by_text, 2)  # E: call-arg
+    g.non_keyed.key_by(2)  # E: call-overload
+    g.non_keyed.key_by(g.by_text, version="2")  # E: call-overload
+    g.non_keyed.key_by(g.by_text, "name")  # E: call-overload
     g.non_keyed.key_by(lambda record: record.name)  # E: attr-defined
 
 
