@@ -120,11 +120,11 @@ class PageLog:
 
     def names(self) -> list[MapName]:
         """Return the names of the stored maps."""
-        return list(self._maps)
+        return list(self._stored_maps)
 
     def stored(self, name: MapName) -> PageReader:
         """Return the pages of a map as of the last transaction, also after ``replace_all``."""
-        return PageReader(self._files, self._maps.get(name) or self._former.get(name) or PageMap(name))
+        return PageReader(self._files, self._stored_maps.get(name) or PageMap(name))
 
     def replace_all(self) -> None:
         """Remove all pages with the next transaction. Those that ``stored`` has returned can be read until then."""
@@ -187,6 +187,7 @@ class PageLog:
         Raises:
             CorruptDataError: The log is damaged.
         """
+        self._files.find()
         last = self._files.last
         if last < 0:
             return
@@ -197,6 +198,10 @@ class PageLog:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+    @property
+    def _stored_maps(self) -> dict[MapName, PageMap]:
+        return self._former if self._replaced else self._maps
 
     @property
     def _segment_bytes(self) -> int:
@@ -211,8 +216,7 @@ class PageLog:
     def _begin_segment(self) -> None:
         if self._files.last >= 0:
             self._files.sync(always=True)
-        stored = self._former if self._replaced else self._maps
-        maps = [_StoredMap(one.name, *one.stored()) for one in stored.values() if one.count]
+        maps = [_StoredMap(one.name, *one.stored()) for one in self._stored_maps.values() if one.count]
         self._files.begin(_record(_Kind.BASE, msgspec.msgpack.encode(_Base(self.notes, maps)), b""))
 
     def _write(self, kind: _Kind, notes: Mapping[str, bytes] | None = None, others: Sequence[bytes] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The files of a log: numbered segments, of which the last one is appended to."""
+"""The files of a log: numbered segments. Data are appended to the last one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIX = ".log"
 
 
 class SegmentFiles:
-    """The segments in ``folder``, which need not exist.
+    """The segments in ``folder``, which need not exist. ``find`` is called first.
 
     Args:
         folder: The folder.
@@ -23,14 +23,17 @@ class SegmentFiles:
         self._folder = Path(folder)
         self._durable = durable
         self._files: dict[int, int] = {}  # file descriptors
-        self._last = -1
         self.sizes: dict[int, int] = {}
         """The size of each segment in bytes, by its number, ascending."""
-        for name in sorted(os.listdir(folder)) if self._folder.is_dir() else ():
+
+    def find(self) -> None:
+        """Find the segments."""
+        found = {}
+        for name in os.listdir(self._folder) if self._folder.is_dir() else ():
             stem = name.removesuffix(_SUFFIX)
             if stem != name and stem.isascii() and stem.isdigit():
-                self.sizes[int(stem)] = self.path(int(stem)).stat().st_size
-                self._last = int(stem)
+                found[int(stem)] = self.path(int(stem)).stat().st_size
+        self.sizes = dict(sorted(found.items()))
 
     def path(self, segment: int) -> Path:
         """Return the path of a segment."""
@@ -39,11 +42,11 @@ class SegmentFiles:
     @property
     def last(self) -> int:
         """The last segment; -1 if there is none."""
-        return self._last
+        return next(reversed(self.sizes), -1)
 
     def begin(self, data: bytes) -> None:
-        """Begin a new segment with ``data``, all of which is on the disk before the segment is there."""
-        number = self._last + 1
+        """Begin a new segment with ``data``. The file gets its name when its content is on the disk."""
+        number = self.last + 1
         path = self.path(number)
         new = path.with_name(f".{path.name}.new")
         try:
@@ -56,32 +59,37 @@ class SegmentFiles:
             force_folder(self._folder)
         except OSError as error:
             raise self._not_written(error) from error
-        self._last, self.sizes[number] = number, len(data)
+        self.sizes[number] = len(data)
 
     def append(self, data: bytes) -> int:
         """Append to the last segment, and return where ``data`` begins. Raises ``JobError``, and appends nothing."""
-        offset = self.sizes[self._last]
+        last = self.last
+        offset = self.sizes[last]
         try:
-            file, written = self._file(self._last), 0
+            file, written = self._file(last), 0
             while written < len(data):
                 written += os.pwrite(file, memoryview(data)[written:], offset + written)
         except OSError as error:
-            self.truncate(self._last, offset)
+            self.truncate(last, offset)
             raise self._not_written(error) from error
-        self.sizes[self._last] = offset + len(data)
+        self.sizes[last] = offset + len(data)
         return offset
 
     def sync(self, *, always: bool = False) -> None:
         """Force the last segment to the disk if the log is durable, or ``always``."""
         if self._durable or always:
             try:
-                os.fdatasync(self._file(self._last))
+                os.fdatasync(self._file(self.last))
             except OSError as error:
                 raise self._not_written(error) from error
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
         """Return ``size`` bytes of a segment, or fewer at its end."""
-        return os.pread(self._file(segment), size, offset)
+        file = self._file(segment)
+        data = os.pread(file, size, offset)
+        while len(data) < size and (more := os.pread(file, size - len(data), offset + len(data))):
+            data += more  # one call returns 2 GiB at most
+        return data
 
     def truncate(self, segment: int, size: int) -> None:
         """Remove the end of a segment."""
@@ -93,11 +101,10 @@ class SegmentFiles:
         self._close(segment)
         self.path(segment).unlink(missing_ok=True)
         del self.sizes[segment]
-        self._last = max(self.sizes, default=-1)
 
     def close(self) -> None:
         """Close the files."""
-        for segment in list(self._files):
+        for segment in [*self._files]:
             self._close(segment)
 
     def _file(self, segment: int) -> int:

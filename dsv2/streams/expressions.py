@@ -103,7 +103,7 @@ def key_of_columns(
     def create(made: Any, kind: type[Any]) -> tuple[ProcessFunction, KeySelector]:
         return made.GatherFunction(kind), made.ExpressionKey(kind, columns)
 
-    function, selector = _created(stream, where, records, create)
+    function, selector = _created(stream, where, records, create, "as records=...")
     return stream._add(OperatorKind.ONE_INPUT, function, "Gather"), selector
 
 
@@ -134,12 +134,18 @@ def _added(
     return stream._add(OperatorKind.ONE_INPUT, function, method.title().replace("_", ""))
 
 
-def _created(stream: Stream[Any], where: str, records: type[Any] | None, create: Callable[[Any, type[Any]], T]) -> T:
+def _created(
+    stream: Stream[Any],
+    where: str,
+    records: type[Any] | None,
+    create: Callable[[Any, type[Any]], T],
+    place: str = "as the last positional argument",
+) -> T:
     for library in ("pyarrow", "narwhals"):
         require_client_library(library, "arrow", where)
     kind = declared_type_of(stream._ref) if records is None else records
     if kind is UNDECLARED:
-        raise PlanError(f"{where}: the class of the records is not declared. Pass it as the last positional argument.")
+        raise PlanError(f"{where}: the class of the records is not declared. Pass it {place}.")
     try:
         return create(import_module("dsv2.arrow.expressions"), kind)
     except (PlanError, SchemaError) as error:

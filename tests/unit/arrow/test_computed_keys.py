@@ -255,7 +255,7 @@ def test_a_key_that_is_null_fails_with_its_record(policy: bool) -> None:
         ((nw.col("nothing") + 1,), Click, "the columns of Click are user string, time int64"),
         ((nw.col("time").sum(),), Click, "depends on other rows than its own"),
         ((nw.col("values"),), Lists, "a column of list<.*> cannot be a key"),
-        ((DECADE,), None, "the class of the records is not declared"),
+        ((DECADE,), None, "the class of the records is not declared. Pass it as records=..."),
         ((), Click, "takes a callable"),
         ((DECADE, key_of), Click, "takes a callable .* not col.*key_of"),
     ],

@@ -22,15 +22,21 @@ from dsv2.errors import (
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.runtime.state import row_loader
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
 from dsv2.testing import Crash, ManualClock, Stop, TestSource
 from tests.durations import ms
+from tests.numbering import Numbering
 from tests.steps import KilledError, Steps, steps_of_files
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECORDS = 30
+
+
+def pair_of(key: int, number: int, nth: int) -> tuple[int, int]:
+    return key, nth
 
 
 class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
@@ -210,6 +216,20 @@ def test_changed_parallelism_migrates_the_checkpoint(tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.WARNING):
         assert sorted(run_holding(tmp_path, Holding(), parallelism=3)) == [0, 1, 2, 3, 4]
     assert "The program has changed: " in caplog.text
+
+
+def test_state_is_migrated_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of the new subtasks are stored while those of the old ones are read."""
+    monkeypatch.setattr(row_loader, "_ROWS_BETWEEN_SNAPSHOTS", 20)
+    keys, numbers = list(range(300)), list[Any]()
+    for parallelism in (2, 3, 1):
+        numbers += [*keys, Stop()]
+        sink = CollectSink[tuple[int, int]]()
+        env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
+        stream = env.from_source(TestSource[int](numbers, records_per_batch=100)).with_uid("in").key_by(abs)
+        stream.process(Numbering(pair_of)).with_uid("f").with_parallelism(parallelism).to_sink(sink).with_uid("out")
+        env.execute("numbers", checkpoint_location=tmp_path)
+    assert sorted(sink.results) == [(key, 3) for key in keys]
 
 
 @pytest.mark.parametrize(("function", "uid"), [(Holding("other"), "f"), (Holding(), "g")])

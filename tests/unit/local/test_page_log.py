@@ -128,6 +128,39 @@ def test_pages_that_never_change_are_kept(tmp_path: Path) -> None:
     assert opened(tmp_path).get(MAPS[0], 5) == b"kept"
 
 
+def test_replaced_pages_are_read_until_the_next_transaction(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for name in MAPS:
+        log.put(name, 1, b"former")
+    log.commit({}, [])
+    log.replace_all()
+    log.put(MAPS[0], 1, b"new")
+    assert [log.stored(name).get(1) for name in MAPS] == [b"former"] * 3
+    assert log.names() == MAPS
+    assert content_of(log) == {(MAPS[0], 1): b"new"}
+    log.commit({}, [])
+    assert [log.stored(name).get(1) for name in MAPS] == [b"new", None, None]
+
+
+def test_log_is_listed_when_it_is_recovered(tmp_path: Path) -> None:
+    late = PageLog(str(tmp_path))
+    log = opened(tmp_path)
+    log.put(MAPS[0], 1, b"page")
+    log.commit({}, [])
+    log.close()
+    late.recover(writes=True)
+    assert content_of(late) == {(MAPS[0], 1): b"page"}
+
+
+def test_reads_that_return_less_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, real = Writer(tmp_path, 4), os.pread
+    writer.change()
+    writer.commit()
+    monkeypatch.setattr(os, "pread", lambda file, size, offset: real(file, min(size, 100), offset))
+    writer.reopen()
+    writer.check()
+
+
 def last_two(folder: Path) -> tuple[Writer, Content, int]:
     """Write transactions, and return the writer, the content before the last one, and the size of the file then."""
     writer = Writer(folder, 3)
