@@ -20,9 +20,14 @@ from tests import ROOT
 from tests.conformance.harness import Program, Run, Setting, run_programs
 from tests.example_programs import EXAMPLES
 
-# Spark ends Python processes that were idle for a minute, and some of them print this.
-IDLE_PROCESS_ENDED = re.compile(
-    r'Traceback \(most recent call last\):\n  File "[^"]*/pyspark/daemon\.py", .*\n(?: +.*\n)*BrokenPipeError: .*\n'
+# Spark ends Python processes that were idle for a minute, and those of sources with the job. Some of them print this.
+PROCESS_ENDED = re.compile(
+    r"(?:Traceback \(most recent call last\):\n"
+    r'  File "[^"]*/pyspark/[^"]*", .*\n(?: +.*\n)*EOFError\n\n'
+    r"During handling of the above exception, another exception occurred:\n\n)?"
+    r"(?:Traceback \(most recent call last\):\n"
+    r'  File "(?:[^"]*/pyspark/[^"]*|<frozen runpy>)", .*\n(?: +.*\n)*BrokenPipeError: .*\n'
+    r"(?:\nDuring handling of the above exception, another exception occurred:\n\n)?)+"
 )
 SETTINGS = [Setting(2, portions=2), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 
@@ -57,7 +62,7 @@ def test_program_output() -> None:
     assert run.returncode == 0, run.stderr
     assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout
     # Java always prints one line, and the job one every few seconds.
-    printed = IDLE_PROCESS_ENDED.sub("", run.stderr).splitlines()
+    printed = PROCESS_ENDED.sub("", run.stderr).splitlines()
     started, *others = [line for line in printed if "incubator modules" not in line]
     assert started == "Starting Spark ..."
     assert [line for line in others if not line.startswith("grades: ")] == []
