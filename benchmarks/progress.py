@@ -22,7 +22,7 @@ from benchmarks.common.machine import machine
 from benchmarks.common.report import Arguments, Report
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.local import LocalRuntime, run
+from dsv2.local import LocalRuntime, run, tasks
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.report.job_reports import JobReports
@@ -143,8 +143,8 @@ def _without() -> Iterator[None]:
             (JobReports, "add", lambda reports, batch_id, entries, now_ms: None),
             (JobReports, "complete", lambda reports, batch, began, duration, phases: None),
             (run.LocalRun, "progress", lambda of_run: []),
-            (run.LocalRun, "reset_times", lambda of_run: None),
-            (run, "elapsed_ns", lambda: 0),
+            (tasks.LocalTasks, "reset_times", lambda of_tasks: None),
+            (tasks, "elapsed_ns", lambda: 0),
         ):
             stack.enter_context(patch.object(owner, name, instead))
         yield

@@ -32,10 +32,11 @@ from dsv2.jobs.progress_log import ProgressLog
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.control import JobControl
 from dsv2.local.restoration import LocalStart, on_disk
-from dsv2.local.run import CancelledError, LocalRun
+from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import record_of, restart, restore
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.sources import Reading
+from dsv2.local.tasks import CancelledError
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.plan_view.runtime_view import RuntimeView
@@ -136,7 +137,7 @@ class Recorder:
     def before_batch(self) -> None:
         """Called before each micro-batch."""
         if self._checkpoint is not None:
-            self._run.sample_keys()
+            self._run.tasks.sample_keys()
 
     def between_batches(self) -> None:
         """Called from time to time, also without micro-batches."""
@@ -145,7 +146,7 @@ class Recorder:
     def record(self, batch_id: int, now_ms: int, reports: Sequence[SubtaskReport]) -> None:
         """Called after each micro-batch with the reports of its subtasks."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
-        letters = self._run.take_letters()
+        letters = self._run.tasks.take_letters()
         self._limits.check(reports, self._run.reader_reports() if self._limits else ())
         self._note_skipped(batch_id)
         measured = self._run.phases.measured
@@ -162,7 +163,7 @@ class Recorder:
             self._run.commit()
 
     def _note_skipped(self, batch_id: int) -> None:
-        if self._unblocking is None or (skipped := self._run.skipped()) == self._skipped:
+        if self._unblocking is None or (skipped := self._run.tasks.skipped()) == self._skipped:
             return
         before, self._skipped = self._skipped, skipped
         new = {uid: places - before.get(uid, frozenset()) for uid, places in skipped.items()}
@@ -172,8 +173,8 @@ class Recorder:
         self, frames: Sequence[Frame], letters: Sequence[Mapping[str, Any]], batch_id: int, now_ms: int
     ) -> StoredBatch:
         run, begun = self._run, self._begun
-        self._keys = add_samples(self._keys, run.key_samples())
-        run.store()  # before the fields, which are those of the last snapshots
+        self._keys = add_samples(self._keys, run.tasks.key_samples())
+        run.tasks.store()  # before the fields, which are those of the last snapshots
         return extended(
             StoredBatch,
             replace(record_of(begun.record, run, batch_id, self._sink_records), keys=self._keys),
@@ -296,7 +297,7 @@ class MicroBatchRunner:
         reported = self._reports.add(batch_id, reports, self._time.now_ms)
         self._reports.note_splits(self._run.splits(self._time.now_ms))
         self._reports.complete(reported, began_ms, *self._run.phases.end())
-        self._run.reset_times()
+        self._run.tasks.reset_times()
         if self._log is None and not self._listeners:
             return
         progress = self._reports.progress()
@@ -333,7 +334,7 @@ class MicroBatchRunner:
 
     def _ms_to_deadline(self) -> float:
         """The time until a function has something to do without records."""
-        deadline = self._run.next_deadline() if self._by_clock else None
+        deadline = self._run.tasks.next_deadline() if self._by_clock else None
         return math.inf if deadline is None else deadline - self._time.now_ms
 
 
@@ -384,7 +385,7 @@ class Execution:
         if self._start.unblocking is not None:
             self._start.unblocking.warn_of_missed(self._plan)
         elif self._run is not None:
-            warn_of_missed_skips(self._plan, self._run.skipped())
+            warn_of_missed_skips(self._plan, self._run.tasks.skipped())
 
     def run(self) -> bool:
         """Run to the end of the input, or until the run stops before it. Returns whether it has stopped.
@@ -431,12 +432,12 @@ class Execution:
     def _restore(self, run: LocalRun) -> None:
         state = self._begun.state
         if state is None:
-            run.open()
+            run.tasks.open()
             return
         try:
             if state.is_unchanged:
                 assert self._checkpoint is not None
-                run.restore(self._checkpoint.subtasks())
+                run.tasks.restore(self._checkpoint.subtasks())
                 return
             if self._checkpoint is not None:
                 self._checkpoint.pages.replace_all()

@@ -12,8 +12,9 @@ from dsv2.base.clock import Clock, SystemClock
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.local.checks import check_plan
-from dsv2.local.run import CancelledError, LocalRun
+from dsv2.local.run import LocalRun
 from dsv2.local.sources import Reading
+from dsv2.local.tasks import CancelledError
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
@@ -71,7 +72,7 @@ class _Sampling:
     def run(self) -> list[Any]:
         with resources_in_use(), callback_limit(self._plan.callback_timeout_ms, may_exit=False):
             try:
-                self._run.open()
+                self._run.tasks.open()
                 self._run_batches()
             except CancelledError:
                 pass  # there are enough
@@ -98,7 +99,7 @@ class _Sampling:
             if halt is not None and halt.until_ms is not None:
                 self._time.now_ms = halt.until_ms
             reads = self._run.begin_batch(0 if halt is not None else size)
-            deadline = self._run.next_deadline()
+            deadline = self._run.tasks.next_deadline()
             is_due = deadline is not None and deadline <= self._time.now_ms
             if reads or is_first or is_due or halt is not None:
                 self._run.run_batch()

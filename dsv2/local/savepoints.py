@@ -14,7 +14,6 @@ from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition, extend
 from dsv2.graph import Plan
 from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
-from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
@@ -36,7 +35,7 @@ def record_of(begun: JobRecord, run: LocalRun, batch_id: int, sinks: Mapping[str
         batch_id=batch_id,
         sources=run.positions(),
         sinks=sinks,
-        fields=run.kept_fields(),
+        fields=run.tasks.kept_fields(),
         holding=run.holding(),
         ended=run.ended_sources(),
     )
@@ -55,7 +54,7 @@ def take(plan: Plan, run: LocalRun, begun: JobRecord, batch_id: int, folder: Fol
     Raises:
         ConfigurationError: ``folder`` is in use.
     """
-    rows = list(run.rows())  # before the fields, which are those of the last snapshot
+    rows = list(run.tasks.rows())  # before the fields, which are those of the last snapshot
     record = record_of(begun, run, batch_id, sinks_of(plan, folders_of(plan, on_disk)))
     write_savepoint(folder, extended(SavepointInfo, record), rows, run.codec)
 
@@ -63,9 +62,9 @@ def take(plan: Plan, run: LocalRun, begun: JobRecord, batch_id: int, folder: Fol
 def restart(plan: Plan, run: LocalRun) -> None:
     """Restore ``run`` as from a savepoint of itself."""
     rows: dict[str, list[StateRow]] = {}
-    for uid, row in run.rows():
+    for uid, row in run.tasks.rows():
         rows.setdefault(uid, []).append(row)
-    run.replace_subtasks()
+    run.tasks.replace_subtasks()
     restore(plan, run, describe(plan), lambda uid: rows.get(uid, []), {})
 
 
@@ -88,16 +87,13 @@ def restore(
     Raises:
         IncompatibleCheckpointError: The state cannot be carried to this plan.
     """
-    succession = ProgramSuccession(plan, program.operators, run.codec, sent_before(plan, positions))
+    sent = sent_before(plan, positions)
     for head, chain in plan.chains.items():
-        restores = [
-            run.subtask(head, index).begin_restore(succession) for index in range(plan.operators[head].parallelism)
-        ]
+        restore = run.tasks.chain_restore(head, program, sent)
         for operator in chain:
             router = RowRouter(operator, run.codec)
             for row in rows(operator.uid):
                 for subtask in router.subtasks_of(row.subtask, row.kind, row.key):
-                    restores[subtask].add(operator.uid, [row])
-        for restoring in restores:
-            restoring.finish()
-    run.flush()
+                    restore.add(subtask, operator.uid, row)
+        restore.finish()
+    run.tasks.flush()

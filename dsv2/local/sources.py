@@ -1,35 +1,26 @@
-"""Sources in a local run: what plans their micro-batches, and their readers."""
+"""The planners of the sources in a local run."""
 
 from __future__ import annotations
 
-import copy
 import json
-import random
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.record import SourcePosition
-from dsv2.errors import SerializationError
-from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
-from dsv2.local.mutation import MutationCheck
+from dsv2.local.readers import IndexedReads, SplitReads
 from dsv2.model.context import RuntimeExecutionMode
-from dsv2.runtime.exchange.frames import EmitFrame
-from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH, IndexedPlanner, has_ended, index_of
-from dsv2.runtime.sources.indexed_reading import IndexedReading
-from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, orders
 from dsv2.runtime.sources.ranges import ranges_read
-from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_progress import event_times, with_event_times
-from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import Halt, IndexedSource, Source
 
 
@@ -46,12 +37,11 @@ class Reading:
     target_batch_ms: int | None = None
 
 
-_LARGEST_READ_BITS = 14
 _MOST_OF_UNBOUNDED = 10_000  # records in a micro-batch, unless the source has a limit of its own
 
 
 class IndexedSourceRun:
-    """The planner and the readers of one source.
+    """The planner of one source, and its readers.
 
     All readers end in the same micro-batch, as on Spark, so that one position describes the source.
     """
@@ -62,17 +52,14 @@ class IndexedSourceRun:
         operator: Operator,
         clock: Clock,
         reading: Reading,
-        receive: EmitFrame,
-        mutation: MutationCheck | None,
+        readers: Sequence[IndexedReads],
         start: SourcePosition | None = None,
     ) -> None:
-        """Create the readers. ``start``: Where the source continues. None: at its beginning."""
+        """Create the planner. ``start``: Where the source continues. None: at its beginning."""
         assert isinstance(operator.body, IndexedSource)
         self._source = operator.body
         self._operator = operator
-        self.readers = [
-            IndexedReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)
-        ]
+        self._readers = readers
         self._only_available = reading.only_available
         is_streaming = plan.mode is RuntimeExecutionMode.STREAMING
         self._planner = IndexedPlanner(
@@ -89,7 +76,7 @@ class IndexedSourceRun:
         self._batch_start = self._offset
         if start is not None:
             check_content(operator, self._offset, self._source.count)
-            for reader in self.readers:
+            for reader in self._readers:
                 reader.resume(index_of(self._offset), ended=has_ended(self._offset))
 
     @property
@@ -100,7 +87,7 @@ class IndexedSourceRun:
     @property
     def ended(self) -> bool:
         """True if all readers have ended."""
-        return all(reader.ended for reader in self.readers)
+        return all(reader.ended for reader in self._readers)
 
     @property
     def is_exhausted(self) -> bool:
@@ -119,11 +106,11 @@ class IndexedSourceRun:
             records: The maximum number of records per reader. None: only the limits of the source apply.
         """
         self._batch_start = self._offset
-        most = None if records is None else records * len(self.readers)
+        most = None if records is None else records * len(self._readers)
         self._offset = self._planner.next(self._offset, most, only_available=self._only_available)
-        for reader in self.readers:
+        for reader in self._readers:
             reader.begin_batch(index_of(self._offset), is_last=has_ended(self._offset))
-        return any(reader.can_read for reader in self.readers)
+        return any(reader.can_read for reader in self._readers)
 
     def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
         """Return the progress of the source, which is one split, at ``now_ms``."""
@@ -138,71 +125,8 @@ class IndexedSourceRun:
         return self._planner.halt(self._offset, now_ms)
 
 
-class IndexedReader:
-    """One subtask of an indexed source."""
-
-    def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
-    ) -> None:
-        assert isinstance(operator.body, IndexedSource)
-        self._source = operator.body
-        self._operator = operator
-        self._index = index
-        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
-        watch = None if mutation is None else mutation.remember
-        self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._reading = IndexedReading(operator.body, plan, operator, index, self.task)
-        self.position = 0  # records of this subtask read so far
-        self.ended = False
-        self._limit = 0  # the position at which the micro-batch ends
-        self._is_last = False  # whether the reader ends with the micro-batch
-
-    def resume(self, position: int, *, ended: bool) -> None:
-        """Continue a source after its first ``position`` records."""
-        self.position = self._own(position)
-        self.ended = ended
-
-    def begin_batch(self, stop: int, *, is_last: bool) -> None:
-        """Begin a micro-batch that ends before record ``stop`` of the source. ``is_last``: That is its end."""
-        self._limit = self._own(stop)
-        self._is_last = is_last
-
-    @property
-    def can_read(self) -> bool:
-        """True if this micro-batch has further records, or the end of input."""
-        return not self.ended and (self._is_last or self.position < self._limit)
-
-    def read(self, choice: random.Random) -> None:
-        """Read a random number of records, up to the end of the micro-batch."""
-        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # small reads as often as large ones
-        wanted = min(wanted, self._limit - self.position)
-        step = self._operator.parallelism
-        first = self._index + self.position * step
-        self.task.seek(self.position)
-        self._reading.send(range(first, first + wanted * step, step))
-        self.position += wanted
-        if self._is_last and self.position == self._limit:
-            self.ended = True
-            self.task.end()
-        self.task.flush()
-
-    def _own(self, position: int) -> int:
-        """The number of records before ``position`` of the source that this subtask reads."""
-        return len(range(self._index, position, self._operator.parallelism))
-
-
-def own_copy(operator: Operator) -> ProcessFunction:
-    """Copy the function of ``operator`` for a subtask. Raises ``SerializationError`` if it cannot be copied."""
-    try:
-        return copy.deepcopy(operator.function)
-    except Exception as error:
-        raise SerializationError(
-            f"The function of {operator}, defined at {operator.location}, cannot be copied for its subtasks: {error}."
-        ) from error
-
-
 class SplitSourceRun:
-    """The coordinator and the readers of one source."""
+    """The coordinator of one source, and its readers."""
 
     def __init__(
         self,
@@ -211,12 +135,10 @@ class SplitSourceRun:
         clock: Clock,
         reading: Reading,
         board: AlignmentBoard,
-        receive: EmitFrame,
-        mutation: MutationCheck | None,
-        codec: Codec,
+        readers: Sequence[SplitReads],
         start: SourcePosition | None = None,
     ) -> None:
-        """Create the coordinator and the readers. ``start``: Where the source continues. None: at its beginning."""
+        """Create the coordinator. ``start``: Where the source continues. None: at its beginning."""
         assert isinstance(operator.body, Source)
         self._plan = plan
         self._board = board
@@ -228,9 +150,7 @@ class SplitSourceRun:
         self._only_available = reading.only_available
         self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
         self._coordinator = self._new_coordinator()
-        self.readers = [
-            SplitReader(plan, operator, index, receive, mutation, clock, codec) for index in range(operator.parallelism)
-        ]
+        self._readers = readers
         self.waits = False
         """True if the last micro-batch had nothing to read."""
 
@@ -247,7 +167,7 @@ class SplitSourceRun:
     @property
     def ended(self) -> bool:
         """True if all readers have ended."""
-        return all(reader.ended for reader in self.readers)
+        return all(reader.ended for reader in self._readers)
 
     def begin_batch(self, records: int | None) -> bool:
         """Plan a micro-batch, send the orders to the readers, and return whether there are any.
@@ -262,15 +182,18 @@ class SplitSourceRun:
         if not self.waits:
             self._offset = offset
             for order in orders(offset, self._source.split_serializer):
-                self.readers[order.subtask].follow(order)
-        for reader, state in zip(self.readers, self._offset.get("readers", ()), strict=False):
+                self._readers[order.subtask].follow(order)
+        for reader, state in zip(self._readers, self._offset.get("readers", ()), strict=False):
             if state["ended"] is not None and not reader.can_read:
                 reader.ended = True  # in a micro-batch before the savepoint
         return not self.waits
 
+    def reader_reports(self) -> list[Report]:
+        """Return the reports of the readers on the last micro-batch."""
+        return [report for reader in self._readers if (report := reader.report()) is not None]
+
     def _latest_reports(self) -> list[Report]:
-        reports = [report for reader in self.readers if (report := reader.report()) is not None]
-        return [*self._reports, *reports]  # those of other micro-batches do not count
+        return [*self._reports, *self.reader_reports()]  # those of other micro-batches do not count
 
     def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
         """Return the progress of the splits."""
@@ -311,52 +234,3 @@ class SplitSourceRun:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
             return SourceCoordinator(self._source, self._operator, self._clock, limited=False)
         return SourceCoordinator(self._source, self._operator, self._clock, self._board, adaptive=self._adaptive)
-
-
-class SplitReader:
-    """One subtask of a source with splits."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        operator: Operator,
-        index: int,
-        receive: EmitFrame,
-        mutation: MutationCheck | None,
-        clock: Clock,
-        codec: Codec,
-    ) -> None:
-        self._plan = plan
-        self._clock = clock
-        self._codec = codec
-        self._operator = operator
-        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
-        watch = None if mutation is None else mutation.remember
-        self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._reading: SplitReading | None = None
-        self._runs: Iterator[int] = iter(())
-        self._ends = False
-        self.can_read = False
-        """True if this micro-batch has further records, or the end of input."""
-        self.ended = False
-
-    def follow(self, order: ReaderOrder) -> None:
-        """Begin to execute ``order``."""
-        assert isinstance(self._operator.body, Source)
-        self._reading = SplitReading(
-            self._operator.body, self._plan, self._operator, order, self.task, lambda: self._codec, self._clock
-        )
-        self._runs = self._reading.run()
-        self._ends = order.last
-        self.can_read = True
-
-    def read(self, choice: random.Random) -> None:
-        """Read the next batch of records, whose size the source determines."""
-        if next(self._runs, None) is None:
-            self.can_read = False
-            self.ended = self._ends
-        self.task.flush()
-
-    def report(self) -> Report | None:
-        """Return the report on the last micro-batch, if there was one."""
-        return None if self._reading is None else self._reading.report()

@@ -18,7 +18,7 @@ from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import list_tags
 from dsv2.jobs.progress import OperatorProgress
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.sources import own_copy
+from dsv2.local.readers import own_copy
 from dsv2.local.wire import Wire
 from dsv2.model.context import SubtaskStateManager
 from dsv2.model.error_policy import DeadLetter, ErrorPolicy

@@ -1,0 +1,248 @@
+"""The subtasks and the readers of sources that one process runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from dsv2.base.clock import Clock
+from dsv2.base.record_position import Offset, SplitName
+from dsv2.checkpoint.key_samples import KeySample, KeySampler
+from dsv2.graph import Operator, Plan
+from dsv2.local.mutation import MutationCheck
+from dsv2.local.readers import IndexedReader, SplitReader, own_copy
+from dsv2.local.state_pages import StatePages, StoredSubtask, read_tables
+from dsv2.runtime.exchange.frames import EmitFrame, Frame
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
+from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.sources import Source
+
+Place: TypeAlias = tuple[int, int]
+"""The first operator of a chain, or a source, and the index of a subtask."""
+Skipped: TypeAlias = dict[str, frozenset[tuple[SplitName, Offset]]]
+"""The records that sources have skipped, by uid."""
+
+
+class TaskGroup:
+    """The subtasks at ``places``, and the readers of sources.
+
+    Args:
+        plan: The plan.
+        job: Shared by the subtasks.
+        clock: The job's clock.
+        places: The places of the subtasks.
+        emit: Called with each frame that they emit.
+        pages: Hold keyed state between micro-batches. None: it stays in memory.
+        mutation: Checks that records are not modified. None: they are not checked.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        job: JobContext,
+        clock: Clock,
+        places: Collection[Place],
+        emit: EmitFrame,
+        pages: StatePages | None,
+        mutation: MutationCheck | None,
+    ) -> None:
+        self._plan = plan
+        self._job = job
+        self._clock = clock
+        self._emit = emit
+        self._pages = pages
+        self._mutation = mutation
+        self._letters: list[dict[str, Any]] = []
+        self._samplers: dict[Place, KeySampler] = {}
+        self.subtasks = {place: self._new_subtask(*place) for place in places}
+        """The subtasks by their places, upstream first."""
+        self.readers: dict[Place, IndexedReader | SplitReader] = {}
+        """The readers by their places."""
+
+    def add_reader(self, operator: Operator, index: int) -> IndexedReader | SplitReader:
+        """Create a reader of the source ``operator``."""
+        plan, emit, mutation = self._plan, self._emit, self._mutation
+        reader: IndexedReader | SplitReader
+        if isinstance(operator.body, Source):
+            reader = SplitReader(plan, operator, index, emit, mutation, self._clock, self._job.codec)
+        else:
+            reader = IndexedReader(plan, operator, index, emit, mutation)
+        self.readers[operator.id, index] = reader
+        return reader
+
+    def open(self) -> None:
+        """Open every subtask."""
+        for subtask in self.subtasks.values():
+            subtask.open()
+            subtask.flush()
+
+    def flush(self) -> None:
+        """Send what restored subtasks have buffered."""
+        for subtask in self.subtasks.values():
+            subtask.flush()
+
+    def receive(self, place: Place, channel: int, frame: Frame) -> None:
+        """Process a frame."""
+        if self._samplers:
+            self._samplers[place].see(channel, frame.batch.records)
+        subtask = self.subtasks[place]
+        subtask.receive(channel, frame.batch, frame.controls)
+        subtask.flush()
+
+    def store(self) -> None:
+        """Set the pages to the state of all subtasks."""
+        assert self._pages is not None
+        for (head, index), subtask in self.subtasks.items():
+            self._pages.of(self._plan.operators[head].uid, index).put_rest(subtask.snapshot())
+
+    def restore(self, states: Iterable[StoredSubtask]) -> None:
+        """Restore the subtasks of an unchanged program. ``states``: What the pages hold."""
+        rest = {(state.uid, state.subtask): state.rest for state in states}
+        for (head, index), subtask in self.subtasks.items():
+            subtask.restore(rest[self._plan.operators[head].uid, index])
+
+    def restart(self) -> None:
+        """Replace every subtask with one restored from a snapshot."""
+        self._collect_letters()
+        for place, blob in {place: subtask.snapshot() for place, subtask in self.subtasks.items()}.items():
+            self.subtasks[place] = self._new_subtask(*place)
+            self.subtasks[place].restore(blob)
+
+    def replace_subtasks(self) -> None:
+        """Replace every subtask with a new one, which must be restored."""
+        self._collect_letters()
+        if self._pages is not None:
+            self._pages.replace_all()
+        self.subtasks = {place: self._new_subtask(*place) for place in self.subtasks}
+
+    def rows(self) -> Iterator[tuple[str, StateRow]]:
+        """Return the state of all subtasks as rows, each with the uid of its operator."""
+        for place in self.subtasks:
+            yield from self.subtask_rows(place)
+
+    def subtask_rows(self, place: Place) -> Iterator[tuple[str, StateRow]]:
+        """Return the state of a subtask as rows, each with the uid of its operator."""
+        head, index = place
+        owner = f"State of {self._plan.operators[head]}, subtask {index}"
+        stores = self._page_stores(head, index)
+        return rows_of(self.subtasks[place].snapshot(), index, self._job.codec, owner, read_tables, stores)
+
+    def close(self) -> None:
+        """Close every open function after a failure."""
+        for subtask in self.subtasks.values():
+            subtask.close()
+
+    def sample_keys(self) -> None:
+        """Sample the keys of the next micro-batch, for ``key_samples``."""
+        self._samplers = {place: KeySampler(self._plan, place[0], self._job.codec) for place in self.subtasks}
+
+    def key_samples(self) -> list[KeySample]:
+        """Return the samples of the last micro-batch."""
+        return [sample for sampler in self._samplers.values() for sample in sampler.report()]
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        self._collect_letters()
+        for reader in self.readers.values():
+            self._letters += reader.task.take_letters(lambda: self._job.codec)
+        letters, self._letters = self._letters, []
+        return letters
+
+    def kept_fields(self) -> dict[str, list[str]]:
+        """Return the names of the function fields in the last snapshots, by uid."""
+        return joined_fields(subtask.kept_fields() for subtask in self.subtasks.values())
+
+    def progress(self) -> list[SubtaskReport]:
+        """Return the reports of every operator of every subtask."""
+        tasks: list[Subtask | SourceTask] = [*(reader.task for reader in self.readers.values())]
+        return [report for task in [*tasks, *self.subtasks.values()] for report in task.progress()]
+
+    def reset_times(self) -> None:
+        """Begin to measure times again. Called between two micro-batches."""
+        for reader in self.readers.values():
+            reader.task.reset_times()
+        for subtask in self.subtasks.values():
+            subtask.reset_times()
+
+    def skipped(self) -> Skipped:
+        """Return the records that sources have skipped."""
+        return joined_skips({reader.task.uid: frozenset(reader.task.skipped)} for reader in self.readers.values())
+
+    def held(self) -> dict[str, int]:
+        """Return the number of records that are buffered behind aligned watermarks, by uid. Others are left out."""
+        return joined_counts(subtask.held() for subtask in self.subtasks.values())
+
+    def next_deadline(self) -> int | None:
+        """Return when a timer or a generator has something to do without records, in ms; None if none has."""
+        deadlines = (subtask.next_deadline() for subtask in self.subtasks.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def not_ended(self) -> list[Place]:
+        """Return the places of the subtasks that have not ended."""
+        return [place for place, subtask in self.subtasks.items() if not subtask.ended]
+
+    def _collect_letters(self) -> None:
+        for subtask in self.subtasks.values():
+            self._letters += subtask.take_letters()
+
+    def _new_subtask(self, head: int, index: int) -> Subtask:
+        functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
+        watch = None if self._mutation is None else self._mutation.remember
+        job = replace(self._job, page_stores=self._page_stores(head, index) or in_blob)
+        return Subtask(self._plan, head, index, functions, job, self._emit, watch)
+
+    def _page_stores(self, head: int, index: int) -> PageStores | None:
+        if self._pages is None:
+            return None
+        return in_entries(self._pages.of(self._plan.operators[head].uid, index), self._job.codec)
+
+
+class ChainRestore:
+    """The restore of the subtasks of the chain ``head`` from rows."""
+
+    def __init__(self, group: TaskGroup, head: int, succession: Succession) -> None:
+        self._restores = {
+            index: subtask.begin_restore(succession) for (at, index), subtask in group.subtasks.items() if at == head
+        }
+
+    def add(self, subtask: int, uid: str, row: StateRow) -> None:
+        """Add a row of the operator ``uid``. Raises ``CorruptDataError``."""
+        self._restores[subtask].add(uid, [row])
+
+    def finish(self) -> None:
+        """Complete the restore. Raises ``IncompatibleCheckpointError`` or ``CorruptDataError``."""
+        for restore in self._restores.values():
+            restore.finish()
+
+
+def joined_fields(parts: Iterable[dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Join the names of function fields by uid."""
+    names: dict[str, set[str]] = {}
+    for part in parts:
+        for uid, kept in part.items():
+            names.setdefault(uid, set()).update(kept)
+    return {uid: sorted(names[uid]) for uid in sorted(names)}
+
+
+def joined_skips(parts: Iterable[Skipped]) -> Skipped:
+    """Join the records that sources have skipped."""
+    skipped: Skipped = {}
+    for part in parts:
+        for uid, places in part.items():
+            skipped[uid] = skipped.get(uid, frozenset()) | places
+    return skipped
+
+
+def joined_counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add numbers by uid."""
+    counts: dict[str, int] = {}
+    for part in parts:
+        for uid, count in part.items():
+            counts[uid] = counts.get(uid, 0) + count
+    return counts

@@ -1,0 +1,141 @@
+"""The subtasks of a run in its own process, with queues between them and seeded random scheduling."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsv2.base.clock import Clock, elapsed_ns
+from dsv2.checkpoint.program import ProgramDescription
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.local.mutation import MutationCheck
+from dsv2.local.readers import IndexedReader, SplitReader
+from dsv2.local.state_pages import StatePages
+from dsv2.local.task_group import ChainRestore, TaskGroup
+from dsv2.local.wire import Wire
+from dsv2.runtime.exchange.frames import EmitFrame, Frame
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale import ProgramSuccession
+
+
+class CancelledError(Exception):
+    """Ends a micro-batch that ``stop`` has cancelled."""
+
+
+class LocalTasks(TaskGroup):
+    """All subtasks of a plan, and the readers of its sources.
+
+    A channel is a queue of frames. ``choice`` determines which channel is processed next and where frames are split. So
+    each seed results in one interleaving.
+
+    Args:
+        plan: The plan.
+        job: Shared by the subtasks.
+        clock: The job's clock.
+        choice: Determines the interleaving.
+        to_sink: Called with each frame for a sink.
+        checks: Whether frames are serialized, and records are compared.
+        pages: Hold keyed state between micro-batches. None: it stays in memory.
+        is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        job: JobContext,
+        clock: Clock,
+        choice: random.Random,
+        to_sink: EmitFrame,
+        *,
+        checks: bool,
+        pages: StatePages | None,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._choice = choice
+        self._to_sink = to_sink
+        self._is_cancelled = is_cancelled
+        self._wire = Wire(plan, job.codec) if checks else None
+        self._sinks = {operator.id for operator in plan.operators if operator.kind is OperatorKind.SINK}
+        self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
+        self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
+        places = [(head, index) for head in plan.chains for index in range(plan.operators[head].parallelism)]
+        super().__init__(plan, job, clock, places, self._receive, pages, MutationCheck(job.codec) if checks else None)
+
+    def new_readers(self, operator: Operator) -> list[Any]:
+        """Create the readers of a source."""
+        return [self.add_reader(operator, index) for index in range(operator.parallelism)]
+
+    def chain_restore(
+        self, head: int, program: ProgramDescription, sent: Mapping[str, list[SentBefore]]
+    ) -> ChainRestore:
+        """Begin to restore the subtasks of a chain from rows.
+
+        Args:
+            head: The first operator of the chain.
+            program: The program that wrote the rows.
+            sent: What the readers of its sources had sent, by uid.
+        """
+        return ChainRestore(self, head, ProgramSuccession(self._plan, program.operators, self._job.codec, sent))
+
+    def run_batch(self) -> None:
+        """Run the micro-batch for which the readers have orders."""
+        for subtask in self.subtasks.values():
+            subtask.begin_batch()
+            subtask.flush()
+        self._process()
+        for reader in self.readers.values():
+            reader.task.end_portion()
+            reader.task.flush()
+        self._process()
+        for subtask in self.subtasks.values():  # upstream first, so that the output of timers belongs to this batch
+            subtask.end_batch()
+            subtask.flush()
+            self._process()
+        if self._mutation is not None:
+            self._mutation.verify()
+
+    def _process(self) -> None:
+        while True:
+            if self._is_cancelled():
+                raise CancelledError
+            ready = [reader for reader in self.readers.values() if reader.can_read]
+            if not ready and not self._waiting:
+                break
+            if ready and (not self._waiting or self._choice.random() < 0.25):
+                self._read(self._choice.choice(ready))
+            else:
+                self._deliver_one()
+
+    def _read(self, reader: IndexedReader | SplitReader) -> None:
+        began = elapsed_ns()
+        reader.read(self._choice)
+        reader.task.user_ns += elapsed_ns() - began
+
+    def _receive(self, frame: Frame) -> None:
+        if self._wire is not None:
+            frame = self._wire.send(frame)
+        if frame.operator in self._sinks:
+            self._to_sink(frame)
+            return
+        key = (frame.operator, frame.subtask, frame.channel)
+        queue = self._queues.setdefault(key, deque())
+        if not queue:
+            self._waiting.append(key)
+        queue.append(frame)
+
+    def _deliver_one(self) -> None:
+        chosen = self._choice.randrange(len(self._waiting))
+        key = self._waiting[chosen]
+        queue = self._queues[key]
+        frame = queue.popleft()
+        if len(frame.batch) > 1 and self._choice.random() < 0.5:
+            frame, rest = frame.split(self._choice.randrange(1, len(frame.batch)))
+            queue.appendleft(rest)
+        if not queue:
+            self._waiting[chosen] = self._waiting[-1]
+            self._waiting.pop()
+        head, index, channel = key
+        self.receive((head, index), channel, frame)
