@@ -30,6 +30,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
 
     runtime: _RuntimeName | None = None
     checks: bool | None = None
+    restarts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -61,6 +62,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         target: ``module:function``.
         runtime: The name of the runtime.
         checks: Whether the local runtime makes its checks, which are for tests.
+        restarts: How often the local runtime restarts the job within ten minutes after failures.
         checkpoint: The ``checkpoint_location``, or None.
         savepoint: The savepoint to start from, or None.
         parallelism: The default parallelism, or None for that of the environment.
@@ -79,6 +81,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     runtime: _RuntimeName = "spark"
     checks: bool = False
+    restarts: int = 0
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: int | None = None
@@ -114,6 +117,12 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     add("--dashboard", type=int, metavar="PORT", help="show the job as a web page at this port; 0: a free one")
     add(
         "--checks", action="store_true", default=None, help="with --runtime local: make its checks, which are for tests"
+    )
+    add(
+        "--restarts",
+        type=int,
+        metavar="N",
+        help="with --runtime local: restart a job that fails from its checkpoint, up to N times in ten minutes",
     )
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
     add_state_key(command)

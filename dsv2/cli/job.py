@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,11 +20,14 @@ from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
-from dsv2.plan_view.runtime_view import ExplainingRuntime, RuntimeView
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.views.dashboard.running_job import DashboardRuntime
 from dsv2.views.explain import ChannelDiagram, Explanation, ExplanationFormat, Finding, Severity
 from dsv2.views.explain.text import finding_lines
 from dsv2.views.terminal import NotedSignals, signals_noted, watch
+
+if TYPE_CHECKING:
+    from dsv2.local import LocalRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +260,17 @@ class _Runtime:
         if self._configuration.runtime == "spark":
             view: RuntimeView = spark_commands().runtime_view_of(plan)
             return view
-        local = _local_runtime(checks=self._configuration.checks)
-        assert isinstance(local, ExplainingRuntime)
-        return local.runtime_view(plan)
+        return _local_runtime(self._configuration).runtime_view(plan)
 
 
 def _environment(function: PipelineFunction, configuration: Configuration) -> ExecutionEnvironment:
     runtime: JobRuntime
     if configuration.runtime == "spark":
+        if configuration.restarts:
+            raise ConfigurationError("restarts requires the local runtime. Spark repeats failed tasks by itself.")
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
     else:
-        runtime, session = _local_runtime(checks=configuration.checks), None
+        runtime, session = _local_runtime(configuration), None
     if configuration.dashboard is not None:
         runtime = DashboardRuntime(runtime, configuration.dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session)
@@ -282,5 +285,8 @@ def _start(env: ExecutionEnvironment, configuration: Configuration) -> JobHandle
     )
 
 
-def _local_runtime(*, checks: bool) -> JobRuntime:
-    return ExecutionEnvironment.get_instance("local", checks=checks).load_runtime()
+def _local_runtime(configuration: Configuration) -> LocalRuntime:
+    from dsv2.local import LocalRuntime, RestartPolicy  # loads the runtime
+
+    restarts = RestartPolicy(configuration.restarts) if configuration.restarts else None
+    return LocalRuntime(checks=configuration.checks, restarts=restarts)

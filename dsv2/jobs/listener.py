@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dsv2.errors import Dsv2Error
 from dsv2.jobs.progress import JobProgress
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class JobListener:
 
     def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         """Called after each micro-batch of ``job``."""
+
+    def on_restarting(self, job: JobHandle, error: Dsv2Error) -> None:
+        """Called when ``job`` has failed with ``error``, before the local runtime waits and restarts it."""
 
     def on_ended(self, job: JobHandle) -> None:
         """Called once, when the job has finished, stopped or failed."""

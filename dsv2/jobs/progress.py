@@ -245,9 +245,11 @@ class JobProgress:
         operators: The progress of each operator by uid.
         batches: The last micro-batches, the newest last.
         job_name: The name given to ``execute``.
+        restarts: How often the local runtime has restarted the job since the program started.
     """
 
     batch_id: int
     operators: Mapping[str, OperatorProgress]
     batches: tuple[BatchProgress, ...] = ()
     job_name: str = ""
+    restarts: int = 0

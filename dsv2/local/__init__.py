@@ -1,9 +1,10 @@
 """The local runtime: it runs a plan in one process, for tests and experiments, and as the reference."""
 
 from dsv2.jobs.handle import JobRuntime
+from dsv2.local.restarts import RestartPolicy
 from dsv2.local.runtime import LocalRuntime
 
-__all__ = ("LocalRuntime", "create")
+__all__ = ("LocalRuntime", "RestartPolicy", "create")
 
 
 def create(*, checks: bool = True) -> JobRuntime:

@@ -66,6 +66,7 @@ class LocalCheckpoint:
 
     def __init__(self, folder: LocalFolder, *, durable: bool = True) -> None:
         self.folder = folder
+        self._durable = durable
         self._log = PageLog(folder.place(LOCAL_FILES), durable=durable)
         self._lock: IO[bytes] | None = None
         self._noted: dict[str, object] = {}  # the fields of the last micro-batch that this process has written
@@ -107,6 +108,12 @@ class LocalCheckpoint:
         for name in self.folder.sizes(LOCAL_FILES):
             if name.startswith(".") and name.endswith(".new"):  # of a process that died while it wrote
                 self.folder.delete(f"{LOCAL_FILES}/{name}")
+
+    def reopen(self) -> None:
+        """Forget what was not stored, as if this process had died. Other jobs cannot use the checkpoint meanwhile."""
+        self._log.close()
+        self._log = PageLog(self.folder.place(LOCAL_FILES), durable=self._durable)
+        self._noted = {}
 
     def release(self) -> None:
         """Let other jobs use the checkpoint."""

@@ -6,9 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import timedelta
 from typing import TypeVar
 
+from dsv2.base.clock import Clock
+
 T = TypeVar("T")
+
+_LONGEST_WAIT_MS = 50  # until a stop is noticed
 
 
 class JobControl:
@@ -63,6 +68,14 @@ class JobControl:
             left, self._requests = self._requests or (), None
         for request in left:
             request()
+
+    def waited(self, due_ms: int, clock: Clock) -> bool:
+        """Called by the job: wait for a part of the time until ``due_ms``. False: it has passed, or the job stops."""
+        left = due_ms - clock.now_ms()
+        if left <= 0 or self.is_stopping:
+            return False
+        clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
+        return True
 
     def wait(self, seconds: float) -> None:
         """Called by the job: wait, unless something is requested."""

@@ -71,6 +71,7 @@ class JobStart:
         configuration: All settings of the job, for its checkpoint.
         control: The requests to the job.
         listeners: Receive the progress.
+        restarts: How often this process has restarted the job before.
     """
 
     plan: Plan
@@ -87,10 +88,10 @@ class JobStart:
     configuration: tuple[Section, ...]
     control: JobControl
     listeners: JobListeners
+    restarts: int
 
 
 _FIRST_POLL_MS, _LAST_POLL_MS = 1, 10  # pauses before sources without new data are polled again
-_LONGEST_WAIT_MS = 50  # until a stop is noticed
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 
 
@@ -322,8 +323,7 @@ class MicroBatchRunner:
         self._poll_ms = _FIRST_POLL_MS if reads or self._run.is_paced else min(2 * self._poll_ms, _LAST_POLL_MS)
         if interval:
             due = (began_ms // interval + 1) * interval
-            while (left := due - self._clock.now_ms()) > 0 and not self._control.is_stopping:
-                self._clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
+            while self._control.waited(due, self._clock):
                 self._control.serve()
         elif not reads:
             wait_ms = min(self._poll_ms, max(self._ms_to_deadline(), 0))
@@ -339,7 +339,7 @@ class MicroBatchRunner:
 
 
 class Execution:
-    """Runs a job from its beginning to its end. Releases its checkpoint then."""
+    """Runs a job from its beginning to its end."""
 
     def __init__(self, start: JobStart) -> None:
         self._start = start
@@ -353,7 +353,7 @@ class Execution:
             self._log = ProgressLog(folder, begun.batch_id, start.configuration)
         before = None if self._log is None else self._log.before
         is_new = begun.is_new and begun.state is None
-        self._reports = JobReports(start.plan, before=before, is_new=is_new, in_portions=False)
+        self._reports = JobReports(start.plan, before=before, is_new=is_new, in_portions=False, restarts=start.restarts)
         self._run: LocalRun | None = None
         self._batches: MicroBatchRunner | None = None
         self.has_ended = False
@@ -393,12 +393,8 @@ class Execution:
         Raises:
             Dsv2Error: The job failed.
         """
-        try:
-            with resources_in_use(), in_scope(LogScope(self._plan.job_name)):
-                outcome = self._run_all()
-        finally:
-            if self._checkpoint is not None:
-                self._checkpoint.release()
+        with resources_in_use(), in_scope(LogScope(self._plan.job_name)):
+            outcome = self._run_all()
         self.has_ended = outcome is Outcome.ENDED
         return outcome is Outcome.STOPPED
 

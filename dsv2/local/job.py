@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
+from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.execution import Execution, JobStart
+from dsv2.local.restarts import Restarts
 from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
 from dsv2.model.context import RuntimeExecutionMode
@@ -19,6 +24,7 @@ from dsv2.savepoint.writer import check_unused
 from dsv2.views.notebook import NotebookHandle
 
 _AT_EXIT_SECONDS = 5.0
+_LOG = logging.getLogger("dsv2.job")
 
 
 class LocalJob(ThreadJob, NotebookHandle):
@@ -28,34 +34,90 @@ class LocalJob(ThreadJob, NotebookHandle):
     interrupted.
     """
 
-    def __init__(self, start: JobStart, execution: Execution) -> None:
+    def __init__(
+        self, prepare: Callable[[int], JobStart], checkpoint: LocalCheckpoint | None, restarts: Restarts
+    ) -> None:
+        """Prepare the first run.
+
+        Args:
+            prepare: Prepares a run, given the number of restarts before it.
+            checkpoint: The checkpoint, which the job releases when it ends. None: there is none.
+            restarts: The restarts after failures.
+        """
+        self._start = start = prepare(0)
+        self._execution = Execution(start)
         super().__init__(start.plan, start.clock, start.listeners)
-        self._begun = start.begun
+        self._prepare = prepare
+        self._checkpoint = checkpoint
+        self._restarts = restarts
         self._control = start.control
-        self._execution = execution
+        self._before: JobProgress | None = None  # when it was restarted last
         self._has_own_thread = False
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""
         try:
             self._listeners.started(self, self._plan)
-            self._stopped = self._execution.run()
-            self._execution.warn_of_missed_skips()
-        except UserFunctionError as error:
-            hint = "" if self._plan.traces else TO_TRACE
-            self._failure = with_remedies(error, self._plan, self._execution.ranges_read(), hint)
-            self._failure.__cause__ = error.__cause__
-        except Dsv2Error as error:
-            self._failure = error
-        except BaseException as error:
-            if not self._has_own_thread:
-                self._stopped = True
-                raise
-            self._failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
-            self._failure.__cause__ = error
+            failure = self._failure_of(self._run)
+            while failure is not None and self._awaits_restart(failure):
+                failure = self._failure_of(self._run_again)
+            self._failure = failure
+        except BaseException:
+            self._stopped = True
+            raise
         finally:
+            if self._checkpoint is not None:
+                self._checkpoint.release()
             self._control.end()
             self._end()
+
+    def _run(self) -> None:
+        self._stopped = self._execution.run()
+        self._execution.warn_of_missed_skips()
+
+    def _run_again(self) -> None:
+        assert self._checkpoint is not None
+        self._checkpoint.reopen()
+        self._start = self._prepare(self._restarts.count)
+        self._execution = Execution(self._start)
+        self._run()
+
+    def _failure_of(self, run: Callable[[], None]) -> Dsv2Error | None:
+        """Call ``run``, and return the error that the job has failed with; None if it has not."""
+        failure: Dsv2Error
+        try:
+            run()
+            return None
+        except UserFunctionError as error:
+            hint = "" if self._plan.traces else TO_TRACE
+            failure = with_remedies(error, self._plan, self._execution.ranges_read(), hint)
+            failure.__cause__ = error.__cause__
+        except Dsv2Error as error:
+            failure = error
+        except BaseException as error:
+            if not self._has_own_thread:
+                raise
+            failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
+            failure.__cause__ = error
+        return failure
+
+    def _awaits_restart(self, failure: Dsv2Error) -> bool:
+        """Wait until the job may be restarted. Returns False if it is not restarted, or was stopped meanwhile."""
+        now_ms = self._clock.now_ms()
+        if self._control.is_stopping or (delay_ms := self._restarts.delay_ms(failure, now_ms)) is None:
+            return False
+        self._before = replace(self.progress, restarts=self._restarts.count)
+        _LOG.error(
+            "Job %r has failed. Restart %d begins from its last checkpoint in %s s.",
+            self._plan.job_name,
+            self._restarts.count,
+            delay_ms / 1000,
+            exc_info=failure,
+        )
+        self._listeners.restarting(failure)
+        while self._control.waited(now_ms + delay_ms, self._clock):
+            pass
+        return not self._control.is_stopping
 
     def start(self, *, ends: bool) -> None:
         """Run the job in a thread. ``ends``: Whether it ends by itself. The program then does not end before it."""
@@ -78,7 +140,10 @@ class LocalJob(ThreadJob, NotebookHandle):
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
-        return self._execution.progress
+        before, progress = self._before, self._execution.progress
+        if before is not None and (progress.batch_id < 0 or progress.restarts < before.restarts):
+            return before
+        return progress
 
     @property
     def _now_ms(self) -> int:
@@ -115,7 +180,7 @@ class LocalJob(ThreadJob, NotebookHandle):
                     f"source."
                 )
             run, batch_id = self._execution.state
-            take(self._plan, run, self._begun.record, batch_id, folder)
+            take(self._plan, run, self._start.begun.record, batch_id, folder)
             if stop:
                 self._control.stop()
             return folder.path

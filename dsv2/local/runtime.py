@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 from dsv2.base.clock import Clock, SystemClock
@@ -15,7 +15,7 @@ from dsv2.base.record_position import RecordPosition
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of, left_folders
 from dsv2.checks.arguments import check_whole_number
-from dsv2.errors import PlanError
+from dsv2.errors import ConfigurationError, PlanError
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, Plan
@@ -26,9 +26,10 @@ from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
-from dsv2.local.execution import Execution, JobStart
+from dsv2.local.execution import JobStart
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import letter_writer
+from dsv2.local.restarts import RestartPolicy, Restarts
 from dsv2.local.restoration import LocalStart, beginning_of, on_disk
 from dsv2.local.sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.model.context import RuntimeExecutionMode
@@ -82,6 +83,7 @@ class LocalRuntime:
         durable: Whether a micro-batch is forced to the disk, in the checkpoint, in files of sinks and in dead letters.
             False: the job survives the end of its process, but after a loss of power the checkpoint may be older than
             the output, or damaged.
+        restarts: The restarts after failures. None: a job that fails ends. They require a ``checkpoint_location``.
 
     Raises:
         ConfigurationError: A size in ``batches`` is not a whole number of at least 1.
@@ -95,6 +97,7 @@ class LocalRuntime:
         checks: bool = True,
         clock: Clock | None = None,
         durable: bool = True,
+        restarts: RestartPolicy | None = None,
     ) -> None:
         for size in batches:
             check_whole_number(size, "Each of batches")
@@ -103,6 +106,7 @@ class LocalRuntime:
         self._checks = checks
         self._durable = durable
         self._clock = clock if clock is not None else SystemClock()
+        self._restarts = restarts
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
         """Return whether this runtime can run ``plan``, for ``ExecutionEnvironment.explain``."""
@@ -120,6 +124,7 @@ class LocalRuntime:
             "checks": str(self._checks),
             "durable": str(self._durable),
             "clock": type(self._clock).__qualname__,
+            "restarts": "none" if self._restarts is None else str(self._restarts),
         }
 
     def open_folder(self, path: str) -> Folder:
@@ -136,46 +141,67 @@ class LocalRuntime:
         """
         check_start(plan, options)
         plan = with_schema_checks(plan)
-        trigger = options.trigger or default_trigger(plan)
-        with ExitStack() as stack:
-            checkpoint, begun = self._begin(plan, options, stack)
-            _check_files(plan, begun, has_checkpoint=checkpoint is not None)
-            self._complete_former_outputs(plan, options, begun)
-            letters = letter_writer(plan, options, begun.record.job_id, durable=self._durable)
-            plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
-            start = JobStart(
-                plan,
-                begun,
-                checkpoint,
-                letters,
-                unblocking,
-                self._seed,
-                self._batches,
-                self._checks,
-                self._durable,
-                self._clock,
-                trigger,
-                configuration_of(plan, options, self.configuration()),
-                JobControl(),
-                JobListeners(options.listeners),
+        checkpoint = self._open_checkpoint(plan, options)
+        if self._restarts is not None and checkpoint is None:
+            raise ConfigurationError(
+                f"restarts=... requires a checkpoint_location. Without one, the job {plan.job_name!r} would begin with "
+                f"empty state again, and write its output twice."
             )
-            job = LocalJob(start, Execution(start))
-            stack.pop_all()  # the execution releases the checkpoint
+        prepare = partial(self._prepare, plan, options, checkpoint, JobControl(), JobListeners(options.listeners))
+        try:
+            job = LocalJob(prepare, checkpoint, Restarts(self._restarts))
+        except BaseException:
+            if checkpoint is not None:
+                checkpoint.release()
+            raise
         if options.background:
-            job.start(ends=trigger.interval_ms is None or input_is_bounded(plan))
+            job.start(ends=(options.trigger or default_trigger(plan)).interval_ms is None or input_is_bounded(plan))
         else:
             job.run()
         return job
 
-    def _begin(self, plan: Plan, options: RunOptions, stack: ExitStack) -> tuple[LocalCheckpoint | None, LocalStart]:
+    def _open_checkpoint(self, plan: Plan, options: RunOptions) -> LocalCheckpoint | None:
         if options.checkpoint_location is None or plan.mode is RuntimeExecutionMode.BATCH:
-            return None, beginning_of(plan, options, f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}")
+            return None
         check_uids(plan)
         place = on_disk(options.checkpoint_location, durable=self._durable)
         checkpoint = LocalCheckpoint(place, durable=self._durable)
         checkpoint.acquire()
-        stack.callback(checkpoint.release)
-        return checkpoint, beginning_of(plan, options, str(uuid4()), checkpoint)
+        return checkpoint
+
+    def _prepare(
+        self,
+        plan: Plan,
+        options: RunOptions,
+        checkpoint: LocalCheckpoint | None,
+        control: JobControl,
+        listeners: JobListeners,
+        restarts: int,
+    ) -> JobStart:
+        """Prepare a run of a job: its first one, or the next one after it has failed."""
+        job_id = f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}" if checkpoint is None else str(uuid4())
+        begun = beginning_of(plan, options, job_id, checkpoint)
+        _check_files(plan, begun, has_checkpoint=checkpoint is not None)
+        self._complete_former_outputs(plan, options, begun)
+        letters = letter_writer(plan, options, begun.record.job_id, durable=self._durable)
+        plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
+        return JobStart(
+            plan,
+            begun,
+            checkpoint,
+            letters,
+            unblocking,
+            self._seed,
+            self._batches,
+            self._checks,
+            self._durable,
+            self._clock,
+            options.trigger or default_trigger(plan),
+            configuration_of(plan, options, self.configuration()),
+            control,
+            listeners,
+            restarts,
+        )
 
     def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: LocalStart) -> None:
         """Complete the folders of file sinks that the program no longer has."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.listener import JobListener
@@ -37,6 +38,10 @@ class JobListeners:
     def progress(self, progress: JobProgress) -> None:
         """Called after each micro-batch."""
         self._call("on_progress", lambda listener: listener.on_progress(self._job, progress))
+
+    def restarting(self, error: Dsv2Error) -> None:
+        """Called when the job has failed, and before it begins again."""
+        self._call("on_restarting", lambda listener: listener.on_restarting(self._job, error))
 
     def ended(self, job: JobHandle) -> None:
         """Called once, when the status of the job is final. Then those who wait for its end continue."""

@@ -53,6 +53,7 @@ class JobReports:
         is_new: Whether the job begins with this run.
         in_portions: Whether sources, and the operators chained to them, report only the records of the micro-batch, as
             on Spark, where they have no state to count in. If not, they report the records of this run.
+        restarts: How often the job was restarted before this run.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class JobReports:
         *,
         is_new: bool = True,
         in_portions: bool,
+        restarts: int = 0,
     ) -> None:
         self._plan = plan
         self._ended_sources = ended_sources
         self._in_portions = in_portions
+        self._restarts = restarts
         self._awaited = [
             (operator.uid, subtask)
             for operator in [*(one for chain in plan.chains.values() for one in chain), *plan.read_by_sinks]
@@ -137,7 +140,8 @@ class JobReports:
         with self._lock:
             batch = self._reported if after is None else after
             rates, batches, splits = self._rates.per_second(), tuple(self._batches), self._splits
-        return job_progress(self._plan, batch.batch_id, batch.reports, batch.inputs, rates, batches, splits)
+        of_batch = batch.batch_id, batch.reports, batch.inputs
+        return job_progress(self._plan, *of_batch, rates, batches, splits, self._restarts)
 
     def note_splits(self, splits: Mapping[str, Sequence[SplitProgress]]) -> None:
         """Called when the splits of the sources, by uid, may have changed."""

@@ -42,6 +42,7 @@ def job_progress(
     rates: Mapping[str, Counts],
     batches: Sequence[BatchProgress],
     splits: Mapping[str, Sequence[SplitProgress]],
+    restarts: int,
 ) -> JobProgress:
     """Return the progress of a job.
 
@@ -53,6 +54,7 @@ def job_progress(
         rates: The records per second of the operators, by uid. Of others they are 0.
         batches: The last micro-batches.
         splits: The splits of the sources, by uid. Those of others are unknown.
+        restarts: How often the job was restarted.
     """
     by_operator: dict[str, dict[int, SubtaskReport]] = {operator.uid: {} for operator in plan.operators}
     for report in reports:
@@ -69,7 +71,7 @@ def job_progress(
         )
         for operator in plan.operators
     }
-    return JobProgress(batch_id, operators, tuple(batches), plan.job_name)
+    return JobProgress(batch_id, operators, tuple(batches), plan.job_name, restarts)
 
 
 def total_counts(plan: Plan, reports: Iterable[SubtaskReport]) -> dict[str, tuple[int, int]]:

@@ -105,6 +105,9 @@ JOB_START_TIME = _metric("job.start_time", _GAUGE, "s", "When this process start
 JOB_ENDS = _metric(
     "job.ends", _COUNTER, "{job}", "How often the job has ended in this process: finished, stopped or failed.", "status"
 )
+JOB_RESTARTS = _metric(
+    "job.restarts", _COUNTER, "{restart}", "How often the local runtime has restarted the job after a failure."
+)
 BATCH_DURATION = _metric("batch.duration", _HISTOGRAM, "s", "Durations of micro-batches in this run.")
 BATCH_PHASE_TIME = _metric(
     "batch.phase_time", _COUNTER, "s", "Time in each phase of micro-batches in this run.", "phase"

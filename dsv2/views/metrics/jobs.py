@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from dsv2.base.clock import Clock, SystemClock
+from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobStatus, input_is_bounded
 from dsv2.jobs.listener import JobListener
@@ -36,6 +37,7 @@ class RunningJob:
         batch_seconds: The durations of its micro-batches in this run.
         phase_ms: The time of each phase of its micro-batches in this run, in ms.
         awaiting: The uids of the operators that wait for event time.
+        restarts: How often it was restarted after a failure.
     """
 
     handle: JobHandle
@@ -45,6 +47,7 @@ class RunningJob:
     batch_seconds: DefaultHistogram = field(default_factory=lambda: DefaultHistogram("batch", BATCH_BUCKETS))
     phase_ms: Counter[str] = field(default_factory=Counter)
     awaiting: frozenset[str] = frozenset()
+    restarts: int = 0
 
     @property
     def name(self) -> str:
@@ -122,6 +125,12 @@ class JobsListener(JobListener):
             if len(self._ends) > _MAX_ENDED:
                 oldest = next((name for name in self._ends if name not in self._running), plan.job_name)
                 del self._ends[oldest]
+
+    def on_restarting(self, job: JobHandle, error: Dsv2Error) -> None:
+        """Count a restart of a job."""
+        with self._lock:
+            for running in self._running.values():
+                running.restarts += running.handle is job
 
     def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         """Note the progress of a job."""

@@ -59,9 +59,10 @@ def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterat
 
 
 def samples_of_run(job: RunningJob) -> Iterator[Sample]:
-    """Return the samples of a running job that are not part of its progress: its start, and the phases of its run."""
+    """Return the samples of a running job that are not part of its progress: its start, restarts and phases."""
     labels = {"job_name": job.name}
     yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
+    yield Sample(m.JOB_RESTARTS, labels, job.restarts)
     for phase, spent in job.phase_ms.items():
         yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
 

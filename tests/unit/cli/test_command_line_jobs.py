@@ -297,12 +297,31 @@ def test_local_job_has_the_checkpoint_that_is_configured_for_it(
     check()
 
 
+def local_setting(checkpoint: Path, name: str) -> str:
+    """A setting of the local runtime in a checkpoint."""
+    job = read_job(checkpoint)
+    assert job is not None
+    return {one.name: one.value for part in job.configuration for one in part.settings}[name]
+
+
 @pytest.mark.parametrize(("options", "checks"), [([], False), (["--checks"], True)])
 def test_checks_of_the_local_runtime_are_for_tests(run: Run, tmp_path: Path, options: list[str], checks: bool) -> None:
     assert run("run", "jobs:numbers", "--checkpoint", "stored", *options)[0] == 0
-    job = read_job(tmp_path / "stored")
-    assert job is not None
-    assert ("checks", str(checks)) in [(one.name, one.value) for part in job.configuration for one in part.settings]
+    assert local_setting(tmp_path / "stored", "checks") == str(checks)
+
+
+def test_restarts_after_failures(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = tmp_path / "stored"
+    assert run("run", "jobs:numbers", "--checkpoint", "stored")[0] == 0
+    assert local_setting(stored, "restarts") == "none"
+    (tmp_path / "dsv2.toml").write_text("restarts = 4")
+    assert run("run", "jobs:numbers", "--checkpoint", "stored")[0] == 0
+    assert local_setting(stored, "restarts") == "4 within 0:10:00, after 0:00:01 to 0:01:00"
+    assert run("run", "jobs:numbers", "--checkpoint", "stored", "--restarts", "5")[0] == 0
+    assert local_setting(stored, "restarts").startswith("5 within")
+    assert "restarts=... requires a checkpoint_location" in run("run", "jobs:numbers")[2]
+    monkeypatch.setenv("DSV2_RUNTIME", "spark")
+    assert "restarts requires the local runtime" in run("run", "jobs:numbers")[2]
 
 
 def test_settings_for_all_pipelines_may_be_unknown_to_one(
