@@ -8,6 +8,9 @@ sinks have written, never by the clock, and checked afterwards: a kill that come
 * A worker is killed while it waits at a gate in a user function. The job continues.
 * A planner is killed between micro-batches. The job fails, as documented, and is restarted.
 
+With ``--runtime local`` there is one process, which kills itself at a random line of a phase. A loss of power also
+takes what it has not forced to the disk.
+
 The results of lives are stored individually: the next call continues until the numbers of kills are reached.
 """
 
@@ -20,22 +23,28 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.common.report import Report
+from components.kafka import KafkaBroker
+from components.postgres import PostgresServer
 from components.server import MissingComponentError
 from storms.common.command import Arguments, Deadline, conditions
 from storms.common.folders import scratch_folder
+from storms.common.kill_points import MIGRATIONS, POINTS
+from storms.common.local_attack import LocalAttack
 from storms.common.outputs import Output, differences
 from storms.common.phases import BATCH_PHASES, START_PHASES, Phase, batch_phases
 from storms.common.processes import Gate, JobOverError, JobProcess, children_of_session
 from storms.common.results import Result, Results
+from storms.common.servers import ServerPair
 from storms.common.text import one_line
+from storms.jobs import upgraded
 
 __all__ = ("JOBS", "Job", "Life", "live", "main")
 
@@ -43,6 +52,7 @@ NAME = "kills"
 SMALL = "two-sources-small"
 """The job of the short form."""
 SHORT = {"kills": 2, "others": 1, "jobs": [SMALL], "per_life": 3}
+SHORT_LOCALLY = {"kills": 6, "others": 2, "jobs": ["local-two-sources-small"], "per_life": 8}
 EQUAL = "equal"
 _PER_PHASE = 10
 
@@ -56,7 +66,20 @@ class Job:
     arguments: tuple[str, ...] = ()
     launcher: str = "storms.common.launch"
 
+    @property
+    def runtime(self) -> str:
+        """The runtime on which it runs."""
+        return "local" if self.launcher == _LOCAL else "spark"
 
+    @property
+    def can_change(self) -> bool:
+        """Whether its program can change."""
+        return self.module == upgraded.__name__
+
+
+_LOCAL = "storms.common.launch_locally"
+OTHERS = {"spark": ("worker", "planner"), "local": ("machine",)}
+"""The victims beside drivers. A machine loses its power."""
 JOBS = {
     job.name: job
     for job in (
@@ -67,6 +90,10 @@ JOBS = {
         Job("splits-joined-map", "storms.jobs.splits_joined", ("map",)),
         Job("servers-blob", "storms.jobs.servers", ("blob",)),
         Job("servers-map", "storms.jobs.servers", ("map",)),
+        Job("local-two-sources-small", "storms.jobs.two_sources", ("", "3000"), _LOCAL),
+        Job("local-two-sources", "storms.jobs.two_sources", (), _LOCAL),
+        Job("local-upgraded", "storms.jobs.upgraded", (), _LOCAL),
+        Job("local-servers", "storms.jobs.servers", ("",), _LOCAL),
     )
 }
 
@@ -86,12 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the storm with command-line ``arguments``. Returns 1 if records were lost or duplicated, or a job failed."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
+    add("--runtime", choices=[*OTHERS], default="spark", help="runtime of the jobs (spark)")
     add("--kills", type=int, default=200, help="number of driver kills (200)")
-    add("--others", type=int, default=50, help="number of worker and planner kills (50)")
+    add("--others", type=int, default=50, help="number of other kills (50)")
     add("--jobs", nargs="+", choices=[*JOBS], help="only these (all)")
     add("--per-life", type=int, default=10, help="kills per life (10)")
-    options = parser.parse(arguments, SHORT)
-    lives = Results(options.results, NAME, Life, again=options.again)
+    is_local = parser.parse_known_args(arguments)[0].runtime == "local"
+    options = parser.parse(arguments, SHORT_LOCALLY if is_local else SHORT)
+    lives = Results(options.results, name_of(options.runtime), Life, again=options.again)
     with ExitStack() as stack:
         run_lives(lives, options, stack)
     report = describe([*lives], options)
@@ -99,11 +128,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(life.output != EQUAL for life in lives))
 
 
+def name_of(runtime: str) -> str:
+    """Return the name of the report."""
+    return NAME if runtime == "spark" else f"{NAME}-{runtime}"
+
+
 def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
     """Run jobs in turn until there are enough kills or the time limit is reached."""
     deadline = Deadline(options.limit)
-    names = options.jobs or [name for name in JOBS if name != SMALL]
-    turns = {name: Turns(JOBS[name], stack) for name in names}
+    every = [job.name for job in JOBS.values() if job.runtime == options.runtime and not job.name.endswith("-small")]
+    servers = ServerPair(stack)
+    turns = {name: Turns(JOBS[name], servers) for name in options.jobs or every}
     number = sum(1 for _ in lives)
     most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills are too late
     while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
@@ -111,7 +146,7 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
         seed = options.seed * 10_000 + number
         number += 1
         try:
-            plan = draw(random.Random(seed), wanted_phases(lives), options)
+            plan = drawn(random.Random(seed), JOBS[name], lives, options)
             life = turns[name].live(f"{name}-{seed}", plan)
         except MissingComponentError as error:
             print(f"{name} is skipped: {error}", file=sys.stderr)
@@ -124,18 +159,32 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
 def _is_enough(lives: Results[Life], options: argparse.Namespace) -> bool:
     victims = Counter(victim for life in lives for victim, _ in life.kills)
     phases = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
-    each = all(phases[name] >= _PER_PHASE for name in _all_phases()) or options.short
+    each = all(phases[name] >= _PER_PHASE for name in _all_phases(options.runtime)) or options.short
     return victims["driver"] >= options.kills and victims.total() - victims["driver"] >= options.others and each
 
 
-def _all_phases() -> list[str]:
-    return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
+def _all_phases(runtime: str = "spark") -> list[str]:
+    return [*POINTS] if runtime == "local" else [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
 
 
-def wanted_phases(lives: Results[Life]) -> list[str]:
-    """All phases, ordered by their number of kills so far."""
-    counts = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
-    return sorted(_all_phases(), key=lambda name: counts[name])
+def wanted_phases(lives: Iterable[Life], runtime: str = "spark", victim: str = "driver") -> list[str]:
+    """All phases, ordered by the number of kills of ``victim`` so far."""
+    counts = Counter(phase for life in lives for killed, phase in life.kills if killed == victim)
+    return sorted(_all_phases(runtime), key=lambda name: counts[name])
+
+
+def drawn(chance: random.Random, job: Job, lives: Iterable[Life], options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Draw the kills of one life of ``job``, in order: victim and phase."""
+    if job.runtime == "spark":
+        return draw(chance, wanted_phases(lives), options)
+    plan = []
+    for victim, share in (("driver", options.kills), ("machine", options.others)):
+        wanted = wanted_phases(lives, job.runtime, victim)
+        phases = [phase for phase in wanted if job.can_change or phase not in MIGRATIONS]
+        number = max(1, round(options.per_life * share / (options.kills + options.others)))
+        plan += [(victim, phase) for phase in islice(cycle(phases), number)]
+    chance.shuffle(plan)
+    return plan
 
 
 def draw(chance: random.Random, phases: Sequence[str], options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -155,9 +204,9 @@ def draw(chance: random.Random, phases: Sequence[str], options: argparse.Namespa
 class Turns:
     """The lives of one job. The first one starts the servers that the job requires."""
 
-    def __init__(self, job: Job, stack: ExitStack) -> None:
+    def __init__(self, job: Job, servers: ServerPair) -> None:
         self._job = job
-        self._stack = stack
+        self._servers = servers
         self._prepare: Callable[[str, Path], Prepared] | None = None
 
     def live(self, name: str, plan: Sequence[tuple[str, str]]) -> Life:
@@ -167,11 +216,13 @@ class Turns:
             return live(self._job, name, folder, plan, self._prepare(name, folder))
 
     def _with_servers(self) -> Callable[[str, Path], Prepared]:
+        if self._job.module == upgraded.__name__:
+            return lambda name, folder: upgraded_prepared(name, folder, self._servers())
         if self._job.module != "storms.jobs.servers":
             return lambda name, folder: prepared(self._job)
         from storms.jobs import servers
 
-        running = self._stack.enter_context(servers.servers(self._stack.enter_context(scratch_folder())))
+        running = servers.Servers(*self._servers())
 
         def prepare(name: str, folder: Path) -> Prepared:
             arguments = running.prepare(name)
@@ -183,11 +234,15 @@ class Turns:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The arguments of a job, its expected output, and a function that reads its actual output."""
+    """The arguments of a job, its expected output, and a function that reads its actual output.
+
+    ``changed`` returns the arguments of a changed program. None: the program never changes.
+    """
 
     arguments: Sequence[str]
     expected: Output
     written: Callable[[Path, int], Output]
+    changed: Callable[[random.Random], Sequence[str]] | None = None
 
 
 def prepared(job: Job) -> Prepared:
@@ -196,24 +251,48 @@ def prepared(job: Job) -> Prepared:
     return Prepared(job.arguments, module.expected(*job.arguments), module.written)
 
 
+def upgraded_prepared(name: str, folder: Path, servers: tuple[KafkaBroker, PostgresServer]) -> Prepared:
+    """Prepare the job whose program changes."""
+    outputs = upgraded.Outputs(folder, f"{name}-{os.getpid()}", upgraded.RECORDS, servers)
+
+    def encoded(program: upgraded.Program) -> Sequence[str]:
+        return upgraded.Script(program, "checkpoint").encoded(), *outputs.arguments
+
+    def changed(chance: random.Random) -> Sequence[str]:
+        programs.append(programs[-1].changed(chance))
+        return encoded(programs[-1])
+
+    programs = [upgraded.Program()]
+    return Prepared(encoded(programs[0]), outputs.expected(), lambda folder, first_batch: outputs.written(), changed)
+
+
 def live(job: Job, name: str, folder: Path, plan: Sequence[tuple[str, str]], ready: Prepared) -> Life:
     """Run ``job`` from its beginning to its end in ``folder`` with the kills of ``plan``, and compare its output."""
     begun = time.monotonic()
-    module = import_module(job.module)
-    phases = {phase.name: phase for phase in START_PHASES} | batch_phases(module.SINKS)
     counted: list[list[str]] = []
-    with JobProcess(folder, ["-m", job.launcher, job.module, str(folder), *ready.arguments]) as process:
-        attack = Attack(process, phases, module.GATES)
+    with attack_on(job, folder, ready) as attack:
         try:
             for victim, phase in plan:
                 if attack.strike(victim, phase, random.Random(f"{name} {len(counted)}")):
                     counted.append([victim, phase])
-            attack.start_if_over()
-            process.finish()
+            attack.finish()
             output = differences(ready.expected, ready.written(folder, attack.first_batch)) or EQUAL
         except JobOverError as error:
             output = f"failed: {error}"
     return Life(name, job.name, output, counted, len(plan) - len(counted), round(time.monotonic() - begun, 1))
+
+
+@contextmanager
+def attack_on(job: Job, folder: Path, ready: Prepared) -> Iterator[Attack | LocalAttack]:
+    """Begin the kills of one life."""
+    launcher = ["-m", job.launcher, job.module]
+    if job.runtime == "local":
+        yield LocalAttack(folder, launcher, ready.arguments, ready.changed)
+        return
+    module = import_module(job.module)
+    phases = {phase.name: phase for phase in START_PHASES} | batch_phases(module.SINKS)
+    with JobProcess(folder, [*launcher, str(folder), *ready.arguments]) as process:
+        yield Attack(process, phases, module.GATES)
 
 
 class Attack:
@@ -233,6 +312,11 @@ class Attack:
             self.first_batch = self._process.batches("commits")
             self._process.start()
             self._is_running = True
+
+    def finish(self) -> None:
+        """Run the job to its end."""
+        self.start_if_over()
+        self._process.finish()
 
     def strike(self, victim: str, phase: str, chance: random.Random) -> bool:
         """Kill ``victim`` when the job has reached ``phase``. Returns whether the kill was in time."""
@@ -286,11 +370,13 @@ class Attack:
 
 def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     """Create the report."""
-    report = Report(NAME, "Kills", conditions(NAME, options.seed))
+    runtime = options.runtime
+    report = Report(name_of(runtime), "Kills", conditions(f"{NAME} --runtime {runtime}", options.seed))
     drivers = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
     others = Counter(victim for life in lives for victim, _ in life.kills if victim != "driver")
-    report.table("Kills of drivers, by phase", ("phase", "kills"), [(name, drivers[name]) for name in _all_phases()])
-    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in ("worker", "planner")])
+    by_phase = [(name, drivers[name]) for name in _all_phases(runtime)]
+    report.table("Kills of drivers, by phase", ("phase", "kills"), by_phase)
+    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in OTHERS[runtime]])
     rows = []
     for name in JOBS:
         if not (of_job := [life for life in lives if life.job == name]):
@@ -301,8 +387,9 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     if bad := [(life.name, one_line(life.output)) for life in lives if life.output != EQUAL]:
         report.table("Lost, duplicated or failed", ("life", "output"), bad)
     report.at_least("kills of drivers", drivers.total(), options.kills)
-    report.at_least("kills of workers and planners", others.total(), options.others)
-    report.at_least("kills in the phase with the fewest", min(drivers[name] for name in _all_phases()), _PER_PHASE)
+    report.at_least("other kills", others.total(), options.others)
+    fewest = min(drivers[name] for name in _all_phases(runtime))
+    report.at_least("kills in the phase with the fewest", fewest, _PER_PHASE)
     report.at_most("lives with a different output", len(bad), 0)
     return report
 

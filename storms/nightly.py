@@ -13,7 +13,19 @@ from storms.common.command import Arguments
 __all__ = ("main",)
 
 NAME = "nightly"
-STORMS = ("blobs", "proofs", "corruption", "changes", "poison", "soak", "dags", "cluster", "upgrades", "kills")
+STORMS = (
+    "blobs",
+    "proofs",
+    "corruption",
+    "changes",
+    "poison",
+    "soak",
+    "dags",
+    "cluster",
+    "upgrades",
+    "kills --runtime local",
+    "kills",
+)
 """The longest ones are last and get the time that the others did not use."""
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = None if options.limit is None else time.monotonic() + options.limit * 60
     codes: dict[str, int] = {}
     for number, name in enumerate(options.storms):
-        command = [sys.executable, "-m", f"storms.{name}", "--seed", str(options.seed)]
+        storm, *given = name.split()
+        command = [sys.executable, "-m", f"storms.{storm}", *given, "--seed", str(options.seed)]
         if options.results is not None:
             command += ["--results", str(options.results)]
         command += [flag for flag in ("--short", "--again") if getattr(options, flag.removeprefix("--"))]

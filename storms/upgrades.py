@@ -326,16 +326,7 @@ class Upgrades:
         """Another program, which cannot continue in the generation of the current one."""
         assert self._now.program is not None
         self._changes += 1
-        choose = self._chance.choice
-        return Program(
-            parallelism=choose([number for number in range(1, 5) if number != self._now.program.parallelism]),
-            partitions=choose((1, 2, 3)),
-            layout=choose(("blob", "map")),
-            mapped=choose((False, True)),
-            remembered=choose((False, True)),
-            renamed=choose((False, True)),
-            evolved=choose((False, True)),
-        )
+        return self._now.program.changed(self._chance)
 
 
 class _Generations:

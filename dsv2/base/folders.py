@@ -92,6 +92,7 @@ class LocalFolder(Folder):
     def __init__(self, path: str, *, durable: bool = False) -> None:
         super().__init__(path)
         self._durable = durable
+        self._has_place = False  # the names of the folder and of those above it are on the disk
 
     def sizes(self, name: str = "") -> dict[str, int]:
         try:
@@ -189,6 +190,9 @@ class LocalFolder(Folder):
                 force_folder(folder)
                 if folder == Path(self.path):
                     break
+            if not self._has_place:
+                force_place(Path(self.path))
+                self._has_place = True
 
 
 def force_folder(folder: Path) -> None:
@@ -198,6 +202,13 @@ def force_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def force_place(folder: Path) -> None:
+    """Force the names of ``folder`` and of those above it to the disk, as far as this process may read them."""
+    with contextlib.suppress(PermissionError):
+        for above in folder.absolute().parents:
+            force_folder(above)
 
 
 def _new_name(file: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dsv2.base.folders import force_folder
+from dsv2.base.folders import force_folder, force_place
 from dsv2.errors import JobError
 
 _SUFFIX = ".log"
@@ -51,6 +51,8 @@ class SegmentFiles:
         new = path.with_name(f".{path.name}.new")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if number == 0:
+                force_place(self._folder)
             with open(new, "wb") as file:
                 file.write(data)
                 file.flush()

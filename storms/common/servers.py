@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from storms.common.folders import scratch_folder
 
-__all__ = ("broker_and_database",)
+__all__ = ("ServerPair", "broker_and_database")
 
 
 @contextmanager
@@ -29,3 +30,17 @@ def broker_and_database(folder: Path) -> Iterator[tuple[KafkaBroker, PostgresSer
             database.stop()
     finally:
         broker.stop()
+
+
+class ServerPair:
+    """The servers of a storm, which run from the first call until ``stack`` is closed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._started: tuple[KafkaBroker, PostgresServer] | None = None
+
+    def __call__(self) -> tuple[KafkaBroker, PostgresServer]:
+        """Return the servers. Raises ``MissingComponentError``."""
+        if self._started is None:
+            self._started = self._stack.enter_context(broker_and_database(self._stack.enter_context(scratch_folder())))
+        return self._started

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
-
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2 import Collector, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import read_files
+from storms.common.runtimes import environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ("difference", "run")
 
@@ -53,9 +54,9 @@ def forget(records: list[Counted], batch_id: int) -> None:
     """Discard records. The sink exists to send records to the driver."""
 
 
-def run(spark: SparkSession, folder: str, layout: str = "blob", records_per_second: str = "500") -> None:
+def run(spark: SparkSession | None, folder: str, layout: str = "blob", records_per_second: str = "500") -> None:
     """Run until the process is killed."""
-    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
+    env = environment(spark, layout)
     env.set_parallelism(2)
     numbers = env.from_source(DataGeneratorSource(same, records_per_second=float(records_per_second)))
     counted = numbers.with_uid("numbers").key_by(key_of).process(Count()).with_uid("count")

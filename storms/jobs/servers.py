@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
-from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2 import Collector, PartitionedContext, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
-from storms.common.servers import broker_and_database
+from storms.common.runtimes import environment
 from tests.kafka_topics import Topics
 
-__all__ = ("GATES", "SINKS", "Servers", "expected", "run", "servers")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ("GATES", "SINKS", "Servers", "expected", "run")
 
 KEYS = 11
 PARTITIONS = 3
@@ -80,9 +79,9 @@ class Encode:
         return record.number, record.nth
 
 
-def run(spark: SparkSession, folder: str, layout: str, brokers: str, into: str, out: str, conninfo: str) -> None:
+def run(spark: SparkSession | None, folder: str, layout: str, brokers: str, into: str, out: str, conninfo: str) -> None:
     """Run or resume the job, with its checkpoint in ``folder``. It reads the topic ``into`` and writes to ``out``."""
-    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
+    env = environment(spark, layout)
     env.set_parallelism(2)
     source = KafkaSource(brokers, topics=into, decode=values(number_of), group_id=out, records_per_batch=PER_BATCH)
     numbers = env.from_source(source).with_uid("messages").key_by(key_of)
@@ -142,10 +141,3 @@ class Servers:
             found[sink] = Counter((key_of(number), nth) for number, nth in pairs.elements())
             found[f"{sink}, records"] = Counter((number,) for number, _ in pairs.elements())
         return found
-
-
-@contextmanager
-def servers(folder: Path) -> Iterator[Servers]:
-    """Run both servers during the block. Raises ``MissingComponentError``."""
-    with broker_and_database(folder) as (broker, database):
-        yield Servers(broker, database)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
-
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, RuntimeContext
+from dsv2 import Collector, PartitionedContext, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinMode, JoinType, join
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource, HybridSource
-from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
+from storms.common.runtimes import environment
 from tests.spans import Item, Spans
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ("GATES", "SINKS", "expected", "run", "written")
 
@@ -91,9 +92,9 @@ class Join:
         output.collect(Joined(item.span, item.number, table_row.value if table_row is not None else ""))
 
 
-def run(spark: SparkSession, folder: str, layout: str = "blob") -> None:
+def run(spark: SparkSession | None, folder: str, layout: str = "blob") -> None:
     """Run or resume the job, with its checkpoint and output in ``folder``."""
-    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
+    env = environment(spark, layout)
     env.set_parallelism(2)
     source = HybridSource([Spans(ends, limit=LIMIT, run=50) for ends in (HISTORY, LIVE)])
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()

@@ -6,20 +6,21 @@ import json
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import SparkSession
-
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2 import Collector, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowContext, WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
-from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
+from storms.common.runtimes import environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ("GATES", "SINKS", "expected", "run", "written")
 
@@ -139,9 +140,9 @@ def as_window(records: int, window: WindowContext, ctx: PartitionedContext[Windo
     return Window(str(ctx.state_manager.current_key), window.start_time, records)
 
 
-def run(spark: SparkSession, folder: str, layout: str = "blob", records: str = str(RECORDS)) -> None:
+def run(spark: SparkSession | None, folder: str, layout: str = "blob", records: str = str(RECORDS)) -> None:
     """Run or resume the job, with its checkpoint and output in ``folder``."""
-    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
+    env = environment(spark, layout)
     env.set_parallelism(2)
     sides = []
     for side in ("left", "right"):

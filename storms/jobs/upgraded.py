@@ -7,30 +7,36 @@ PostgreSQL. A process of this job carries out a ``Script``.
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext, Trigger
+from dsv2 import Collector, JobHandle, JobStatus, PartitionedContext, Trigger
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.folder_kinds import FolderKind, kind_of_folder
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local.command_line import create
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import SparkRuntime, StateLayout, create_savepoint
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
+from storms.common.runtimes import environment
 from tests.kafka_topics import Topics
 from tests.spans import Item, Spans, everything
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ("RECORDS", "Outputs", "Program", "Script", "expected", "run")
 
@@ -68,6 +74,19 @@ class Program:
     remembered: bool = False
     renamed: bool = False
     evolved: bool = False
+
+    def changed(self, chance: random.Random) -> Program:
+        """Return another program, which cannot continue with the state as it is."""
+        choose = chance.choice
+        return Program(
+            parallelism=choose([number for number in range(1, 5) if number != self.parallelism]),
+            partitions=choose((1, 2, 3)),
+            layout=choose(("blob", "map")),
+            mapped=choose((False, True)),
+            remembered=choose((False, True)),
+            renamed=choose((False, True)),
+            evolved=choose((False, True)),
+        )
 
 
 @dataclass(frozen=True)
@@ -207,12 +226,14 @@ class Encode:
         return record
 
 
-def run(spark: SparkSession, folder: str, script: str, brokers: str = "", out: str = "", conninfo: str = "") -> None:
+def run(
+    spark: SparkSession | None, folder: str, script: str, brokers: str = "", out: str = "", conninfo: str = ""
+) -> None:
     """Carry out an encoded ``Script``. Without ``brokers`` the job writes only files."""
     todo = Script.decoded(script)
     if todo.create is not None:
         checkpoint, created = todo.create
-        create_savepoint(f"{folder}/{checkpoint}", f"{folder}/{created}", spark=spark)
+        _create_savepoint(spark, f"{folder}/{checkpoint}", f"{folder}/{created}")
     if todo.program is None:
         return
     job = _start(spark, folder, todo.program, todo, (brokers, out, conninfo))
@@ -227,11 +248,20 @@ def run(spark: SparkSession, folder: str, script: str, brokers: str = "", out: s
         job.result()
 
 
+def _create_savepoint(spark: SparkSession | None, checkpoint: str, path: str) -> None:
+    if kind_of_folder(LocalFolder(checkpoint)) is FolderKind.LOCAL:
+        create(checkpoint, path, {}, None)
+    else:
+        from runtime_spark import create_savepoint
+
+        assert spark is not None
+        create_savepoint(checkpoint, path, spark=spark)
+
+
 def _start(
-    spark: SparkSession, folder: str, program: Program, todo: Script, servers: tuple[str, str, str]
+    spark: SparkSession | None, folder: str, program: Program, todo: Script, servers: tuple[str, str, str]
 ) -> JobHandle:
-    runtime = SparkRuntime(spark, partitions=program.partitions, state_layout=StateLayout(program.layout))
-    env = ExecutionEnvironment.get_instance(runtime)
+    env = environment(spark, program.layout, partitions=program.partitions)
     env.set_parallelism(program.parallelism)
     items = env.from_source(Spans(spans(todo.records), limit=LIMIT, run=25)).with_uid("spans")
     if program.mapped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,11 @@ def test_file_sources_take_their_directory_literally(tmp_path: Path, name: str) 
     env.from_source(FilesSource(tmp_path / name, parquet_rows(dict), pattern="*.parquet")).to_sink(read)
     env.execute()
     assert read.results == ["a line", {"n": 1}, {"n": 2}]
+
+
+def test_names_of_new_folders_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: set[int] = set()  # inodes
+    monkeypatch.setattr(os, "fsync", lambda file: forced.add(os.fstat(file).st_ino))
+    LocalFolder(str(tmp_path / "new/out"), durable=True).write("a/file", b"x")
+    places = [tmp_path / place for place in (".", "new", "new/out", "new/out/a", "new/out/a/file")]
+    assert {place.stat().st_ino for place in places} <= forced

@@ -275,6 +275,12 @@ class Disk:
         return (file for file in folder.iterdir() if not file.name.startswith("."))
 
 
+def test_names_of_new_folders_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    opened(tmp_path / "new" / "log").commit({}, [])
+    assert {place.stat().st_ino for place in (tmp_path, tmp_path / "new", tmp_path / "new" / "log")} <= {*disk.forced}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_loss_of_power_loses_no_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(page_log, "_BLOCK", 1)  # this disk writes single bytes

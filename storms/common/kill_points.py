@@ -1,0 +1,174 @@
+"""Kills of a process by itself, at a random line of a function of the local runtime or in the middle of a write.
+
+The function is a phase of a micro-batch or of a start. The process traces itself, so nothing in the product is changed.
+A loss of power also takes what was not forced to the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias
+
+from storms.common.disk import Disk
+
+__all__ = ("MIGRATIONS", "POINTS", "STARTS", "TORN", "WRITTEN_AGAIN", "Kill")
+
+TORN = "write cut off"
+WRITTEN_AGAIN = "written again"
+POINTS = {
+    "log read": "local/page_log.py:PageLog.recover",
+    WRITTEN_AGAIN: "local/execution.py:Recorder.complete_earlier",
+    "state restored": "local/execution.py:Execution._restore",
+    "state migrated": "local/execution.py:Execution._restore",
+    "migration stored": "local/checkpoint.py:LocalCheckpoint.write",
+    "micro-batch": "local/execution.py:MicroBatchRunner._run_batch",
+    "transaction": "local/checkpoint.py:LocalCheckpoint.write",
+    TORN: "",
+    "segment begun": "local/page_log.py:PageLog._begin_segment",
+    "pages moved": "local/page_log.py:PageLog._moved",
+    "segment deleted": "local/segment_files.py:SegmentFiles.delete",
+    "sinks": "local/sinks.py:LocalSinks.write",
+    "mark": "local/checkpoint.py:LocalCheckpoint.mark_written",
+}
+"""The function in which each phase is."""
+MIGRATIONS = ("state migrated", "migration stored")
+"""The phases that need a changed program."""
+STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
+"""The phases that are over when a micro-batch begins."""
+
+_BATCH = POINTS["micro-batch"]
+_MOST_LINES = 3  # 10 to the power of this, in a function whose number of lines is not known yet
+_Tracer: TypeAlias = Callable[[FrameType, str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """An order to a process.
+
+    Attributes:
+        folder: The folder of its files.
+        phase: Where it is killed, one of ``POINTS``.
+        seed: The seed of its random choices.
+        passed: How many times it first passes the phase.
+        power: Whether the power is lost.
+    """
+
+    folder: str
+    phase: str
+    seed: int
+    passed: int = 0
+    power: bool = False
+
+    def give(self) -> None:
+        """Order the kill of the next process of the job."""
+        self._order(Path(self.folder)).write_text(json.dumps(asdict(self)))
+        self._done(Path(self.folder)).unlink(missing_ok=True)
+
+    @classmethod
+    def ordered(cls, folder: Path) -> Kill | None:
+        """Return the order to this process, if there is one."""
+        order = cls._order(folder)
+        if not order.exists():
+            return None
+        kill = cls(**json.loads(order.read_text()))
+        order.unlink()
+        return kill
+
+    def phase_reached(self) -> str | None:
+        """Return where the process was killed; None: it was not."""
+        done = self._done(Path(self.folder))
+        return done.read_text() if done.exists() else None
+
+    def arm(self) -> None:
+        """Begin to wait for the phase, in this process."""
+        _Armed(self).begin()
+
+    @staticmethod
+    def _order(folder: Path) -> Path:
+        return folder / "kill.json"
+
+    @staticmethod
+    def _done(folder: Path) -> Path:
+        return folder / "killed"
+
+
+class _Armed:
+    """Counts the lines of the function in which its process is killed."""
+
+    def __init__(self, kill: Kill) -> None:
+        self._kill = kill
+        self._chance = random.Random(kill.seed)
+        self._disk = Disk(Path(kill.folder), self._chance) if kill.power else None
+        self._counted = Path(kill.folder, f"{kill.phase}.lines")
+        self._passed = 0
+        self._frame: FrameType | None = None  # of the phase, while the process is in it
+        self._thread = 0
+        self._lines = 0
+        self._last = self._line_of_kill()
+        self._write = os.pwrite
+
+    def begin(self) -> None:
+        """Trace all threads, or the writes."""
+        if self._kill.phase == TORN:
+            os.pwrite = self._cut_off
+            return
+        threading.settrace(self._called)
+        sys.settrace(self._called)
+
+    def _cut_off(self, file: int, data: Any, offset: int) -> int:
+        if self._passed >= self._kill.passed:
+            self._write(file, data[: self._chance.randrange(len(data))], offset)
+            self._die(TORN)
+        self._passed += 1
+        return self._write(file, data, offset)
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> _Tracer | None:
+        if self._frame is not None:
+            return self._ran if threading.get_ident() == self._thread else None
+        if _is_in(frame, POINTS[self._kill.phase]):
+            self._frame, self._thread, self._lines = frame, threading.get_ident(), 0
+            return self._ran
+        if self._kill.phase in STARTS and _is_in(frame, _BATCH):
+            self._die("")  # too late
+        return None
+
+    def _ran(self, frame: FrameType, event: str, argument: object) -> _Tracer:
+        is_over = event == "return" and frame is self._frame
+        self._lines += event == "line"
+        if self._passed >= self._kill.passed and (is_over or self._lines >= self._last):
+            self._die(self._kill.phase)
+        if is_over:
+            self._frame = None
+            self._passed += 1
+            self._counted.write_text(str(self._lines))
+            self._last = self._line_of_kill()
+        return self._ran
+
+    def _line_of_kill(self) -> int:
+        if self._counted.exists():
+            return self._chance.randint(1, max(1, int(self._counted.read_text())))
+        return int(10 ** self._chance.uniform(0, _MOST_LINES))
+
+    def _die(self, phase: str) -> NoReturn:
+        sys.settrace(None)
+        threading.settrace(None)
+        if self._disk is not None:
+            self._disk.lose_power()
+        Kill._done(Path(self._kill.folder)).write_text(phase)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def _is_in(frame: FrameType, point: str) -> bool:
+    code = frame.f_code
+    file, _, function = point.partition(":")
+    return code.co_qualname == function and code.co_filename.endswith(f"dsv2/{file}")

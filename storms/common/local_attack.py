@@ -1,0 +1,71 @@
+"""Kills of one job on the local runtime."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.local.restoration import on_disk
+from storms.common.kill_points import MIGRATIONS, STARTS, WRITTEN_AGAIN, Kill
+from storms.common.processes import JobOverError, JobProcess
+
+__all__ = ("LocalAttack",)
+
+_MOST_PASSED = 4  # times that a process passes a phase before it is killed there
+
+
+class LocalAttack:
+    """The kills of one job.
+
+    Args:
+        folder: Its folder.
+        launcher: The arguments of the Python interpreter before those of the job.
+        arguments: The arguments of the job.
+        changed: Returns those of a changed program, whose start migrates the checkpoint. None: it never changes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        launcher: Sequence[str],
+        arguments: Sequence[str],
+        changed: Callable[[random.Random], Sequence[str]] | None,
+    ) -> None:
+        self._folder = folder
+        self._launcher = launcher
+        self._arguments = arguments
+        self._changed = changed
+        self.first_batch = 0
+        """The first micro-batch of the last run."""
+
+    def strike(self, victim: str, phase: str, chance: random.Random) -> bool:
+        """Kill ``victim`` in ``phase``. Returns whether the job had not passed it."""
+        if phase in MIGRATIONS and self._changed is not None:
+            self._arguments = self._changed(chance)
+        if phase == WRITTEN_AGAIN and not self.strike("driver", "sinks", chance):
+            return False
+        passed = 0 if phase in (*STARTS, *MIGRATIONS) else chance.randrange(_MOST_PASSED)
+        kill = Kill(str(self._folder), phase, chance.randrange(10**9), passed, power=victim == "machine")
+        kill.give()
+        with self._process() as process:
+            process.start()
+            code = process.wait()
+            if code not in (0, -signal.SIGKILL):
+                raise JobOverError(f"The job failed with exit code {code}: {process.log()}", code)
+        return code != 0 and kill.phase_reached() == phase
+
+    def finish(self) -> None:
+        """Run the job to its end."""
+        checkpoint = LocalCheckpoint(on_disk(self._folder / "checkpoint"))
+        last = checkpoint.last()
+        checkpoint.release()
+        self.first_batch = 0 if last is None else last.batch_id + checkpoint.is_written
+        with self._process() as process:
+            process.start()
+            process.finish()
+
+    def _process(self) -> JobProcess:
+        return JobProcess(self._folder, [*self._launcher, str(self._folder), *self._arguments])

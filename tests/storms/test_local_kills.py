@@ -1,0 +1,83 @@
+"""Kills of local jobs, in the short form; their points, and the disk that loses what was not forced to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from storms import kills
+from storms.common.disk import Disk
+from storms.common.kill_points import POINTS, TORN
+
+
+@pytest.mark.slow
+def test_killed_local_job_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    assert kills.main(["--runtime", "local", "--short", "--results", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "kills-local.json").read_text())
+    assert [sum(number for _, number in table["rows"]) for table in report["tables"][:2]] == [6, 2]
+
+
+@pytest.mark.parametrize("point", [point for phase, point in POINTS.items() if phase != TORN])
+def test_phase_is_a_function(point: str) -> None:
+    file, _, function = point.partition(":")
+    module = import_module(f"dsv2.{file.removesuffix('.py').replace('/', '.')}")
+    assert attrgetter(function)(module).__code__.co_qualname == function
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("fsync", "fdatasync", "rename", "replace", "unlink", "remove"):
+        monkeypatch.setattr(os, name, getattr(os, name))  # undoes what a disk sets
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def write(file: Path, content: str, *, force: bool) -> None:
+    with open(file, "a") as opened:
+        opened.write(content)
+        opened.flush()
+        if force:
+            os.fsync(opened.fileno())
+
+
+def force(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)
+
+
+def test_files_that_were_forced_survive(folder: Path) -> None:
+    for seed in range(20):
+        disk, file = Disk(folder.parent, random.Random(seed)), folder / f"{seed}"
+        write(file, "x" * 1000, force=True)
+        os.replace(file, folder / "file")
+        force(folder)
+        disk.lose_power()
+        assert (folder / "file").read_text() == "x" * 1000
+
+
+def test_what_was_not_forced_is_sometimes_lost(folder: Path) -> None:
+    found = set()
+    for seed in range(40):
+        write(folder / "old", "o", force=False)
+        write(folder / "moved", "m", force=False)
+        disk = Disk(folder.parent, random.Random(seed))
+        write(folder / "new", "n" * 600, force=False)
+        force(folder)
+        write(folder / "name", "n", force=True)
+        os.unlink(folder / "old")
+        os.replace(folder / "moved", folder / "target")
+        disk.lose_power()
+        found |= {(file.name, file.read_bytes().count(b"n") == 600) for file in folder.iterdir()}
+        found.add(("lost", (folder / "name").exists()))
+        assert (folder / "moved").exists() != (folder / "target").exists()
+        for file in folder.iterdir():
+            file.unlink()
+    names = {(name, False) for name in ("old", "moved", "target", "new", "name", "lost")}
+    assert found == names | {("new", True), ("lost", True)}
