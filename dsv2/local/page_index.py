@@ -85,6 +85,10 @@ class PageMap:
         """Return the places and the sizes, for the constructor."""
         return self._places.tobytes(), self._sizes.tobytes()
 
+    def segments(self) -> set[int]:
+        """Return the segments that have a page."""
+        return {place >> _OFFSET_BITS for place, size in zip(self._places, self._sizes, strict=True) if size}
+
     def size(self) -> int:
         """Return the size of all stored pages in bytes."""
         return sum(self._sizes)

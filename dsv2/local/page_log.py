@@ -195,6 +195,11 @@ class PageLog:
         if writes and end < self._files.sizes[last]:
             self._files.truncate(last, end)
 
+    @property
+    def lacks_segments(self) -> bool:
+        """True if pages are in segments that do not exist."""
+        return any(one.segments() - self._files.sizes.keys() for one in self._stored_maps.values())
+
     def close(self) -> None:
         """Close the files."""
         self._files.close()

@@ -151,6 +151,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["{checkpoint}", HOSTILE],
         ["{checkpoint}", "latest", "--operator", "last"],
     ],
+    "checkpoint backup": [["{checkpoint}", "{other}3"], ["{savepoint}", "{other}4\x1b[2J"]],
     "savepoint show": [["{savepoint}"], ["{savepoint}", "--json"]],
     "savepoint verify": [["{savepoint}"]],
     "savepoint diff": [["{savepoint}", "{other}"], ["{savepoint}", "{other}", "--json"]],

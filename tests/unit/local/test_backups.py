@@ -1,0 +1,139 @@
+"""Backups of checkpoints while their jobs run: each is the checkpoint as of one micro-batch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.cli import main
+from dsv2.errors import ConfigurationError, CorruptDataError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime, backup
+from dsv2.local.backup import back_up
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.state import StateDeclarations
+from tests.log_writer import Content, Writer, content_of, make_limits_small, opened
+
+KEYS = 400
+COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_limits_small(monkeypatch)
+
+
+def same(number: int) -> int:
+    return number
+
+
+def key_of(number: int) -> int:
+    return number % KEYS
+
+
+class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
+    def uses_states(self) -> Any:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+        output.collect((record, count.value()))
+
+
+def start(checkpoint: Path) -> tuple[Any, CollectSink[tuple[int, int]]]:
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(checks=False)), CollectSink[tuple[int, int]]()
+    numbers = env.from_source(DataGeneratorSource(same, records_per_batch=100)).with_uid("numbers")
+    numbers.key_by(key_of).process(Counting()).with_uid("counts").to_sink(sink).with_uid("out")
+    return env.execute_async("counts", checkpoint_location=checkpoint), sink
+
+
+def run_to(job: Any, batch_id: int) -> None:
+    while (job.progress.batch_id or 0) < batch_id:
+        assert job.exception() is None
+        time.sleep(0.001)
+
+
+def test_running_job_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, _ = start(tmp_path / "checkpoint")
+    for number in range(6):
+        run_to(job, 20 * (number + 1))
+        assert main(["checkpoint", "backup", str(tmp_path / "checkpoint"), str(tmp_path / f"backup-{number}")]) == 0
+    job.stop()
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert capsys.readouterr().out.count("has the checkpoint as of micro-batch") == 6
+    for number in range(6):
+        place = tmp_path / f"backup-{number}"
+        assert main(["checkpoint", "verify", str(place)]) == 0
+        restored, sink = start(place)
+        run_to(restored, 20 * (number + 1) + 10)
+        restored.stop()
+        assert len(sink.results) >= KEYS
+        assert all(nth == record // KEYS + 1 for record, nth in sink.results)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_job_that_writes_between_the_steps_of_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    writer = Writer(tmp_path / "log", seed)
+    contents: dict[int, Content] = {}
+
+    def write(most: int) -> None:
+        for _ in range(writer.random.randrange(most)):
+            writer.change()
+            writer.commit()
+            writer.log.mark()
+            contents[writer.number] = writer.committed
+
+    def with_writes(real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **options: Any) -> Any:
+            write(12)
+            try:
+                return real(*arguments, **options)
+            finally:
+                write(12)
+
+        return step
+
+    writer.change()
+    writer.commit()
+    contents[1] = writer.committed
+    write(40)
+    for name in ("_copy", "open"):
+        monkeypatch.setattr(backup, name, with_writes(getattr(backup, name, open)), raising=False)
+    monkeypatch.setattr(os, "scandir", with_writes(os.scandir))
+    first = writer.number
+    backup._copy_log(tmp_path / "log", tmp_path / "copy")
+    monkeypatch.undo()
+    copy = opened(tmp_path / "copy")
+    number = int(copy.notes["number"])
+    assert first <= number <= writer.number
+    assert content_of(copy) == contents[number]
+
+
+def test_folder_that_exists_is_refused(tmp_path: Path) -> None:
+    job, _ = start(tmp_path / "checkpoint")
+    run_to(job, 1)
+    with pytest.raises(ConfigurationError, match="exists already"):
+        back_up(str(tmp_path / "checkpoint"), str(tmp_path))
+    job.stop()
+
+
+@pytest.mark.parametrize("content", [None, b"no log"])
+def test_failed_backup_leaves_nothing(tmp_path: Path, content: bytes | None) -> None:
+    log = tmp_path / "checkpoint" / "local"
+    log.mkdir(parents=True)
+    if content is not None:
+        (log / "00000000.log").write_bytes(content * 100)
+    with pytest.raises((ConfigurationError, CorruptDataError), match=r"no complete micro-batch|damaged"):
+        back_up(str(tmp_path / "checkpoint"), str(tmp_path / "backup"))
+    assert [place.name for place in tmp_path.iterdir()] == ["checkpoint"]
