@@ -38,7 +38,8 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     available_now: bool | None = None
     state_key: str | None = None
-    dashboard: int | None = None
+    dashboard: int | str | None = None
+    dashboard_token: str | None = None
     settings: dict[str, Any] = {}
     spark: dict[str, str | int | float | bool] = {}
 
@@ -70,7 +71,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         name: The name of the job.
         available_now: Whether the job stops when it has read what is available.
         state_key: The file with the key that signs the state, or None.
-        dashboard: The port of a dashboard, or None.
+        dashboard: The address of a dashboard, ``PORT`` or ``HOST:PORT``, or None.
+        dashboard_token: The token that it requires, or None.
         settings: The arguments of the function: text, or values of the TOML file.
         own_settings: The names of those that are given for this pipeline, which the function must have. Others are
             given for all pipelines, and functions without them ignore them.
@@ -89,7 +91,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     available_now: bool = False
     state_key: str | None = None
-    dashboard: int | None = None
+    dashboard: int | str | None = None
+    dashboard_token: str | None = None
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
     spark: Mapping[str, str]
@@ -114,7 +117,11 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--checkpoint", metavar="PATH", help="the checkpoint_location, for streaming jobs on Spark")
     add("--savepoint", metavar="PATH", help="a savepoint to start from")
-    add("--dashboard", type=int, metavar="PORT", help="show the job as a web page at this port; 0: a free one")
+    add(
+        "--dashboard",
+        metavar="[HOST:]PORT",
+        help="show the job as a web page at this port (0: a free one), with /metrics and the probes /live and /ready",
+    )
     add(
         "--checks", action="store_true", default=None, help="with --runtime local: make its checks, which are for tests"
     )

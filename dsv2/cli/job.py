@@ -19,6 +19,7 @@ from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, take
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.views.dashboard.running_job import DashboardRuntime
@@ -272,7 +273,8 @@ def _environment(function: PipelineFunction, configuration: Configuration) -> Ex
     else:
         runtime, session = _local_runtime(configuration), None
     if configuration.dashboard is not None:
-        runtime = DashboardRuntime(runtime, configuration.dashboard)
+        dashboard = Dashboard.at(str(configuration.dashboard), configuration.dashboard_token)
+        runtime = DashboardRuntime(runtime, dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session)
 
 

@@ -58,6 +58,22 @@ class Dashboard:
             raise ConfigurationError(f"dashboard is a port, such as 8050, or a Dashboard(...), not {value!r}.")
         return value if isinstance(value, Dashboard) else Dashboard(value)
 
+    @staticmethod
+    def at(address: str, token: str | None = None) -> Dashboard:
+        """Return the settings of a command line.
+
+        Args:
+            address: ``PORT`` or ``HOST:PORT``.
+            token: The token, or None.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        host, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdigit()):
+            raise ConfigurationError(f"The dashboard {address!r} is not PORT or HOST:PORT, such as 0.0.0.0:8050.")
+        return Dashboard(int(port), host.strip("[]") or Dashboard.host, token)
+
     def with_token(self) -> Dashboard:
         """Return the settings, with a random token if one is required and none was given."""
         if self.token is None and (self.allow_actions or not is_loopback(self.host)):

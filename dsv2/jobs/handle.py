@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dsv2.base.record_table import RecordTable
 from dsv2.checks.arguments import as_milliseconds
@@ -207,6 +207,15 @@ class JobHandle(Protocol):
         Raises:
             Dsv2Error: The job failed; this is the error that it failed with.
         """
+
+
+@runtime_checkable
+class TimedJob(Protocol):
+    """A job that knows how long its micro-batch has run. Optional."""
+
+    @property
+    def batch_ms(self) -> int:
+        """The time in ms since the running micro-batch began; 0 between micro-batches."""
 
 
 class OnChange(Enum):

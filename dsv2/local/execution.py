@@ -229,6 +229,13 @@ class MicroBatchRunner:
         self._skipped_ms = 0  # by halts
         self._poll_ms = _LAST_POLL_MS
         self._reports = reports
+        self._began_ms: int | None = None  # the running micro-batch
+
+    @property
+    def batch_ms(self) -> int:
+        """The time in ms since the running micro-batch began; 0 between micro-batches."""
+        began = self._began_ms
+        return 0 if began is None else self._clock.now_ms() - began
 
     @property
     def last_batch(self) -> int:
@@ -253,7 +260,7 @@ class MicroBatchRunner:
                 self._control.serve()
             if self._control.is_stopping:
                 return Outcome.STOPPED
-            began = self._clock.now_ms()
+            began = self._began_ms = self._clock.now_ms()
             self._run.phases.begin()
             self._time.now_ms = max(self._time.now_ms, began + self._skipped_ms)
             match self._run.halt(self._time.now_ms):
@@ -278,6 +285,7 @@ class MicroBatchRunner:
             if self._ends_when_read and self._run.is_exhausted:
                 return Outcome.STOPPED if self._run.records_held else Outcome.EXHAUSTED
             self._recorder.between_batches()
+            self._began_ms = None
             self._pause(began, reads=reads)
         raise AssertionError
 
@@ -368,6 +376,11 @@ class Execution:
     def now_ms(self) -> int:
         """The time in the job, in ms."""
         return self._start.clock.now_ms() if self._batches is None else self._batches.now_ms
+
+    @property
+    def batch_ms(self) -> int:
+        """The time in ms since the running micro-batch began; 0 between micro-batches."""
+        return 0 if self._batches is None else self._batches.batch_ms
 
     @property
     def state(self) -> tuple[LocalRun, int]:

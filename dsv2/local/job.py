@@ -146,6 +146,11 @@ class LocalJob(ThreadJob, NotebookHandle):
         return progress
 
     @property
+    def batch_ms(self) -> int:
+        """The time in ms since the running micro-batch began; 0 between micro-batches."""
+        return self._execution.batch_ms
+
+    @property
     def _now_ms(self) -> int:
         return self._execution.now_ms
 

@@ -25,6 +25,7 @@ from dsv2.views.dashboard.jobs import Board, WatchedJob
 from dsv2.views.dashboard.letters import last_letters
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
 from dsv2.views.dashboard.security import Guard
+from dsv2.views.dashboard.service import ServiceHandlers
 from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain.svg_parts import STYLE
 
@@ -46,9 +47,13 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
         port: The port of the server.
     """
     handlers = _Handlers(board, settings.allow_actions)
+    service = ServiceHandlers(board)
     app = Starlette(
         routes=[
             Route("/", handlers.page),
+            Route("/live", service.live),
+            Route("/ready", service.ready),
+            Route("/metrics", service.exposition),
             Route("/static/{name}", handlers.static),
             Route("/api/events", handlers.events),
             Route("/api/jobs", handlers.jobs),

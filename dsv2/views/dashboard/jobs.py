@@ -7,8 +7,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError
@@ -17,12 +18,16 @@ from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, Moment, summarize
 from dsv2.plan_view.model import PlanView
 
+if TYPE_CHECKING:
+    from dsv2.views.metrics.served import ServedMetrics
+
 
 class Status(Enum):
     """The status of a job. STORED: it is shown from its checkpoint, which does not tell whether it runs."""
 
     STARTING = "starting"
     RUNNING = "running"
+    RESTARTING = "restarting"
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -119,6 +124,14 @@ class WatchedJob(ABC):
     def letters_folder(self) -> Folder | None:
         """Return the folder of its dead letters, or None if it has none."""
 
+    def stuck_for(self, limit: timedelta) -> str:
+        """Return the problem if a micro-batch has run longer than ``limit``; "" if not, or if this is not known."""
+        return ""
+
+    def unready(self) -> str:
+        """Return why the job is not ready; "": it is, or this is not known."""
+        return ""
+
     def stop(self) -> None:
         """Stop the job between two micro-batches."""
         raise ConfigurationError("This job is shown from its checkpoint, so it cannot be stopped here.")
@@ -131,9 +144,13 @@ class WatchedJob(ABC):
 
 
 class Board:
-    """The jobs of a server, by id. The oldest ones that have ended leave when there are too many."""
+    """The jobs of a server, by id. The oldest ones that have ended leave when there are too many.
 
-    def __init__(self) -> None:
+    ``metrics``: The metrics of the jobs of this process, a listener of them. None: the library is not installed.
+    """
+
+    def __init__(self, metrics: ServedMetrics | None = None) -> None:
+        self.metrics = metrics
         self._lock = threading.Lock()
         self._jobs: dict[str, WatchedJob] = {}
         self._numbers = itertools.count(1)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from datetime import timedelta
 
 from dsv2.base.folders import Folder
 from dsv2.dead_letters.location import letters_path
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.configuration import configuration_of, redacted_text
 from dsv2.jobs.dashboard_settings import Dashboard
-from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions
+from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions, TimedJob
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import unobserved_access
@@ -19,6 +20,8 @@ from dsv2.plan_view.runtime_view import ExplainingRuntime, ObservableRuntime
 from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.views.dashboard.server import server_of
+
+_ACTIVE = (Status.RUNNING, Status.RESTARTING)
 
 
 class LiveJob(WatchedJob, JobListener):
@@ -33,6 +36,7 @@ class LiveJob(WatchedJob, JobListener):
     def __init__(self, plan: Plan, options: RunOptions, runtime: object) -> None:
         super().__init__()
         self._job: JobHandle | None = None
+        self._has_completed = False  # a micro-batch since its start or restart
         self._runtime = runtime if isinstance(runtime, ObservableRuntime) else None
         self._letters = letters_path(plan, options.dead_letters, options.checkpoint_location)
         settings = {} if self._runtime is None else self._runtime.configuration()
@@ -45,16 +49,37 @@ class LiveJob(WatchedJob, JobListener):
 
     def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.record.add(progress)
+        if not self._has_completed:
+            self._has_completed = True
+            self.record.end(Status.RUNNING)
+
+    def on_restarting(self, job: JobHandle, error: Dsv2Error) -> None:
+        self._has_completed = False
+        self.record.end(Status.RESTARTING, _text_of(error))
 
     def on_ended(self, job: JobHandle) -> None:
         with unobserved_access(job):
             error = job.exception()
-        text = "" if error is None else redacted_text(f"{type(error).__name__}: {error}")
-        self.record.end(Status(job.status.value.lower()), text)
+        self.record.end(Status(job.status.value.lower()), "" if error is None else _text_of(error))
 
     @property
     def actions(self) -> tuple[str, ...]:
-        return ("stop", "savepoint") if self.record.snapshot().status is Status.RUNNING else ()
+        return ("stop", "savepoint") if self.record.snapshot().status in _ACTIVE else ()
+
+    def stuck_for(self, limit: timedelta) -> str:
+        job: object = self._job
+        snapshot = self.record.snapshot()
+        if snapshot.status is not Status.RUNNING or not isinstance(job, TimedJob):
+            return ""
+        is_stuck = job.batch_ms > limit.total_seconds() * 1000
+        return f"A micro-batch of the job {snapshot.name!r} takes longer than {limit}." if is_stuck else ""
+
+    def unready(self) -> str:
+        snapshot = self.record.snapshot()
+        is_ready = snapshot.status is Status.RUNNING and self._has_completed
+        if is_ready or snapshot.status in (Status.FINISHED, Status.STOPPED):
+            return ""
+        return f"The job {snapshot.name!r} is {snapshot.status.value}: no micro-batch is complete."
 
     def refresh(self) -> None:
         """The job reports its progress itself."""
@@ -74,6 +99,10 @@ class LiveJob(WatchedJob, JobListener):
         if self._job is None or not self.actions:
             raise ConfigurationError("The job does not run.")
         return self._job
+
+
+def _text_of(error: Dsv2Error) -> str:
+    return redacted_text(f"{type(error).__name__}: {error}")
 
 
 class DashboardRuntime:
@@ -96,9 +125,12 @@ class DashboardRuntime:
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Start ``plan``, and show it."""
         job = LiveJob(plan, options, self._runtime)
-        identifier = self._server.board.add(job)
+        board = self._server.board
+        identifier = board.add(job)
+        metrics = () if board.metrics is None else (board.metrics,)
+        listeners = (*options.listeners, job, *metrics)
         try:
-            return self._runtime.start(plan, replace(options, listeners=(*options.listeners, job)))
+            return self._runtime.start(plan, replace(options, listeners=listeners))
         finally:
             if job.record.snapshot().status is Status.STARTING:  # it was refused
-                self._server.board.remove(identifier)
+                board.remove(identifier)

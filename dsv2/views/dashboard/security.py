@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dsv2.jobs.dashboard_settings import Dashboard, is_loopback
+from dsv2.views.dashboard.service import PROBES
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -44,6 +45,8 @@ class Guard:
     * A request that changes something must also come from the page itself (the Origin header), or have the token in a
       header, which another page cannot send.
 
+    Probes are always answered.
+
     Args:
         app: The application.
         settings: The settings of the dashboard, with the token if one is required.
@@ -62,8 +65,9 @@ class Guard:
             return
         headers = Headers(scope=scope)
         query = QueryParams(scope["query_string"])
-        refusal = self._refusal(scope["method"], headers, query)
-        sets_cookie = refusal is None and "token" in query and self._token is not None
+        is_probe = scope["path"] in PROBES and scope["method"] in _READS
+        refusal = None if is_probe else self._refusal(scope["method"], headers, query)
+        sets_cookie = refusal is None and not is_probe and "token" in query and self._token is not None
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":

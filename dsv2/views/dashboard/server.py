@@ -6,10 +6,14 @@ import atexit
 import socket
 import threading
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.views.dashboard.jobs import Board
+
+if TYPE_CHECKING:
+    from dsv2.views.metrics.served import ServedMetrics
 
 _EXIT_SECONDS = 2.0
 
@@ -31,7 +35,7 @@ class DashboardServer:
             raise ConfigurationError(
                 f"A dashboard needs Starlette and uvicorn ({error}). Install them with: pip install 'dsv2[dashboard]'"
             ) from error
-        self.board = Board()
+        self.board = Board(_new_metrics())
         self._socket = _listening(settings)
         port = self._socket.getsockname()[1]
         self.settings = replace(settings.with_token(), port=port)
@@ -89,6 +93,14 @@ def server_of(settings: Dashboard) -> tuple[DashboardServer, bool]:
             )
         _servers[settings] = DashboardServer(settings)
         return _servers[settings], True
+
+
+def _new_metrics() -> ServedMetrics | None:
+    try:
+        from dsv2.views.metrics.served import ServedMetrics
+    except ConfigurationError:  # the library is not installed
+        return None
+    return ServedMetrics()
 
 
 def _listening(settings: Dashboard) -> socket.socket:
