@@ -13,6 +13,7 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from benchmarks.common.stopwatch import Stopwatch
+from dsv2.base.patient_collector import patient_collector
 from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.exchange.edges import HashEdge
 from dsv2.runtime.operator.subtask import Subtask
@@ -21,7 +22,7 @@ from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.rows import COLUMNS, FrameEncoder, Row, decode_frame
-from runtime_spark.frames.worker import load_job, pack_job, patient_collector
+from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.frame_source import feed_for
 from runtime_spark.source.source_read import IndexRange

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dsv2.base.clock import Clock
 from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.base.patient_collector import patient_collector
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.key_samples import add_samples
@@ -406,7 +407,7 @@ class Execution:
         Raises:
             Dsv2Error: The job failed.
         """
-        with resources_in_use(), in_scope(LogScope(self._plan.job_name)):
+        with resources_in_use(), in_scope(LogScope(self._plan.job_name)), patient_collector():
             outcome = self._run_all()
         self.has_ended = outcome is Outcome.ENDED
         return outcome is Outcome.STOPPED
@@ -460,7 +461,7 @@ class Execution:
             self._plan,
             self._time,
             start.clock,
-            random.Random(start.seed),
+            random.Random(start.seed) if start.checks else None,
             checks=start.checks,
             positions=self._begun.record.sources,
             reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),

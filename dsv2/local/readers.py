@@ -13,6 +13,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.runtime.exchange.frames import EmitFrame
+from dsv2.runtime.operator.chain import FULL_FRAME_RECORDS
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.offsets import ReaderOrder, Report
@@ -20,6 +21,7 @@ from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import IndexedSource, Source
 
+_RECORDS_AT_ONCE = 4 * FULL_FRAME_RECORDS
 _LARGEST_READ_BITS = 14
 
 
@@ -91,9 +93,11 @@ class IndexedReader:
         """True if this micro-batch has further records, or the end of input."""
         return not self.ended and (self._is_last or self.position < self._limit)
 
-    def read(self, choice: random.Random) -> None:
-        """Read a random number of records, up to the end of the micro-batch."""
-        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # small reads as often as large ones
+    def read(self, choice: random.Random | None) -> None:
+        """Read some records, up to the end of the micro-batch."""
+        wanted = _RECORDS_AT_ONCE
+        if choice is not None:  # small reads as often as large ones
+            wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))
         wanted = min(wanted, self._limit - self.position)
         step = self._operator.parallelism
         first = self._index + self.position * step
@@ -157,7 +161,7 @@ class SplitReader:
         self._ends = order.last
         self.can_read = True
 
-    def read(self, choice: random.Random) -> None:
+    def read(self, choice: random.Random | None) -> None:
         """Read the next batch of records, whose size the source determines."""
         if next(self._runs, None) is None:
             self.can_read = False

@@ -33,7 +33,7 @@ class LocalRun:
         plan: Plan,
         time: BatchTime,
         clock: Clock,
-        choice: random.Random,
+        choice: random.Random | None,
         *,
         checks: bool,
         positions: Mapping[str, SourcePosition],
@@ -47,7 +47,7 @@ class LocalRun:
             plan: The plan.
             time: The processing time.
             clock: The job's clock.
-            choice: Determines the interleaving.
+            choice: Determines the interleaving. None: channels take turns, with whole frames.
             checks: Whether frames are serialized, and records are compared.
             positions: Where sources continue, by uid. Others start at their beginning.
             reading: How the sources are read.

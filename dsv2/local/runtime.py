@@ -75,7 +75,7 @@ class LocalRuntime:
     ``docs/runtimes.md`` lists what differs from Spark.
 
     Args:
-        seed: The seed of the interleaving of channels.
+        seed: The seed of the interleaving of channels, with checks.
         batches: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: the limits of
             the sources.
         checks: Whether to make the checks. The results are the same without them.

@@ -1,10 +1,10 @@
-"""The subtasks of a run in its own process, with queues between them and seeded random scheduling."""
+"""The subtasks of a run in its own process, with queues between them."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dsv2.base.clock import Clock, elapsed_ns
@@ -28,14 +28,15 @@ class CancelledError(Exception):
 class LocalTasks(TaskGroup):
     """All subtasks of a plan, and the readers of its sources.
 
-    A channel is a queue of frames. ``choice`` determines which channel is processed next and where frames are split. So
-    each seed results in one interleaving.
+    A channel is a queue of frames. Channels take turns, with whole frames; sources are read when no frame waits. In
+    tests, ``choice`` determines which channel is processed next, how much is read, and where frames are split. So each
+    seed results in one interleaving.
 
     Args:
         plan: The plan.
         job: Shared by the subtasks.
         clock: The job's clock.
-        choice: Determines the interleaving.
+        choice: Determines the interleaving. None: there is only one.
         to_sink: Called with each frame for a sink.
         checks: Whether frames are serialized, and records are compared.
         pages: Hold keyed state between micro-batches. None: it stays in memory.
@@ -47,7 +48,7 @@ class LocalTasks(TaskGroup):
         plan: Plan,
         job: JobContext,
         clock: Clock,
-        choice: random.Random,
+        choice: random.Random | None,
         to_sink: EmitFrame,
         *,
         checks: bool,
@@ -104,10 +105,23 @@ class LocalTasks(TaskGroup):
             ready = [reader for reader in self.readers.values() if reader.can_read]
             if not ready and not self._waiting:
                 break
-            if ready and (not self._waiting or self._choice.random() < 0.25):
+            if self._choice is None:
+                self._take_turns(ready)
+            elif ready and (not self._waiting or self._choice.random() < 0.25):
                 self._read(self._choice.choice(ready))
             else:
-                self._deliver_one()
+                self._deliver_one(self._choice)
+
+    def _take_turns(self, ready: Sequence[IndexedReader | SplitReader]) -> None:
+        for reader in () if self._waiting else ready:
+            self._read(reader)
+        waiting, self._waiting = self._waiting, []
+        for key in waiting:
+            queue = self._queues[key]
+            frame = queue.popleft()
+            if queue:
+                self._waiting.append(key)
+            self.receive(key[:2], key[2], frame)
 
     def _read(self, reader: IndexedReader | SplitReader) -> None:
         began = elapsed_ns()
@@ -126,16 +140,15 @@ class LocalTasks(TaskGroup):
             self._waiting.append(key)
         queue.append(frame)
 
-    def _deliver_one(self) -> None:
-        chosen = self._choice.randrange(len(self._waiting))
+    def _deliver_one(self, choice: random.Random) -> None:
+        chosen = choice.randrange(len(self._waiting))
         key = self._waiting[chosen]
         queue = self._queues[key]
         frame = queue.popleft()
-        if len(frame.batch) > 1 and self._choice.random() < 0.5:
-            frame, rest = frame.split(self._choice.randrange(1, len(frame.batch)))
+        if len(frame.batch) > 1 and choice.random() < 0.5:
+            frame, rest = frame.split(choice.randrange(1, len(frame.batch)))
             queue.appendleft(rest)
         if not queue:
             self._waiting[chosen] = self._waiting[-1]
             self._waiting.pop()
-        head, index, channel = key
-        self.receive((head, index), channel, frame)
+        self.receive(key[:2], key[2], frame)

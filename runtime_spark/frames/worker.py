@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -34,7 +33,6 @@ from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.worker_logging import configure_logging
 from runtime_spark.platform.closures import from_bytes, to_bytes
 
-_ALLOCATIONS = 200_000
 _PARTS = 16  # of jobs, which a worker keeps
 
 
@@ -224,20 +222,6 @@ def forget_modules() -> None:
 def _freeze() -> None:
     gc.collect()
     gc.freeze()
-
-
-@contextmanager
-def patient_collector() -> Iterator[None]:
-    """Make Python collect cyclic garbage less often while many records are in memory.
-
-    With the default threshold, the collector traverses all records repeatedly, which takes a third of the CPU time.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _without_body(operator: Operator) -> Operator:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql import types as t
 
+from dsv2.base.patient_collector import patient_collector
 from dsv2.connectors.files.sink_tables import table_schema
 from dsv2.connectors.files.table_files import check_folder_names, lines
 from dsv2.graph import Operator
@@ -18,7 +19,7 @@ from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.schema import SparkRecordWriter, schema_of
-from runtime_spark.frames.worker import load_job, patient_collector
+from runtime_spark.frames.worker import load_job
 
 _LINE = "dsv2_line"
 

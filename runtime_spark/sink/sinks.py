@@ -19,6 +19,7 @@ from pyspark.storagelevel import StorageLevel
 
 from dsv2.base.clock import Clock
 from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.base.patient_collector import patient_collector
 from dsv2.connectors.files.table_files import check_writable
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log.schema import check_columns
@@ -36,7 +37,7 @@ from runtime_spark.frames.rows import Row as FrameRow
 from runtime_spark.frames.schema import schema_of
 from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.tasks import Tasks
-from runtime_spark.frames.worker import load_job, patient_collector
+from runtime_spark.frames.worker import load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.sink.dataframe_function import RowsSink

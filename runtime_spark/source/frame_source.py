@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from dsv2.base.clock import Clock
+from dsv2.base.patient_collector import patient_collector
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.model.record_batch import NO_RECORDS
@@ -25,7 +26,7 @@ from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT
 from runtime_spark.frames.rows import ORDER_CHANNEL, FrameEncoder, Row, to_arrow
-from runtime_spark.frames.worker import WorkerJob, load_job, patient_collector
+from runtime_spark.frames.worker import WorkerJob, load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.source.source_read import ReadOrder

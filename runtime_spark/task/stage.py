@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.base.clock import SystemClock
+from dsv2.base.patient_collector import patient_collector
 from dsv2.checkpoint.key_samples import KeySampler
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
@@ -45,7 +46,7 @@ from runtime_spark.frames.rows import (
 from runtime_spark.frames.state_history import Journal, StateSeal
 from runtime_spark.frames.state_limit import check_state_size
 from runtime_spark.frames.task_report import TaskReport
-from runtime_spark.frames.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
+from runtime_spark.frames.worker import WorkerJob, batch_id, forget_modules, load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes
 from runtime_spark.source.source_read import ReadOrder, SourceRead

@@ -17,6 +17,8 @@ from dsv2.runtime.report.metrics import DefaultCounter
 
 PIECE_RECORDS = 1024
 """Records that are processed between checks for full channels. It bounds what a flat_map buffers."""
+FULL_FRAME_RECORDS = MAX_FRAME_RECORDS - PIECE_RECORDS
+"""Records with which a channel is nearly full, so that they are sent."""
 
 
 class ChainedOperator(Protocol):
@@ -95,7 +97,7 @@ class ChainBuilder:
     def flush_full(self, emit: EmitFrame) -> None:
         """Flush the channels that are nearly full."""
         for edge in self.edges:
-            edge.flush(emit, MAX_FRAME_RECORDS - PIECE_RECORDS)
+            edge.flush(emit, FULL_FRAME_RECORDS)
 
     def _output(self, operator: Operator, number: int) -> Emitter:
         edges = [edge for edge in self._plan.edges_out_of[operator.id] if edge.output == number]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from dsv2 import ExecutionEnvironment, JobError, JobStatus, NonKeyedPartitionStr
 from dsv2.errors import ConfigurationError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult, new_builder
@@ -436,3 +437,16 @@ def test_record_that_cannot_be_read_names_its_sender_among_several_inputs() -> N
     first.connect_and_process(second, two_inputs()).to_sink(CollectSink())
     with pytest.raises(SerializationError, match=r"Map \(uid 'bad'\), defined at .* emitted Box\(content=\[1\]\)\. "):
         env.execute()
+
+
+def test_channels_take_turns_without_checks() -> None:
+    """A channel that has much to read does not run ahead of the others."""
+    records = 5 * MAX_FRAME_RECORDS
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(checks=False)), CollectSink[int]()
+    numbers = env.from_source(DataGeneratorSource(int, count=2 * records), "numbers").with_uid("numbers")
+    merged = numbers.with_parallelism(2).process(one_input(process_record=pass_on)).with_parallelism(1)
+    merged.to_sink(sink)
+    env.execute()
+    turns = [len([*turn]) for _, turn in groupby(number % 2 for number in sink.results)]
+    assert sum(turns) == 2 * records
+    assert max(turns) <= MAX_FRAME_RECORDS
