@@ -22,7 +22,7 @@ from benchmarks.common.report import Arguments, Report
 from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.jobs.event_tables import EventRow, EventTables
 from benchmarks.peers.dsv2_job import add_up
-from benchmarks.peers.nexmark.on_local import run
+from benchmarks.peers.local import run_local
 from benchmarks.peers.protocol import Task
 from benchmarks.peers.running_count.on_tables import UserCount
 from benchmarks.peers.table_totals import add_up_tables
@@ -123,7 +123,7 @@ def _measured(kind: str, keys: int, records: int, batches: int) -> Sample:
         source = GeneratedTables(Visits(keys), EventRow, task.total, records, parallelism=1)
         return KINDS[kind](env.from_source(source, "events").with_uid("events"))
 
-    outcome = run(build, task)
+    outcome = run_local(build, task)
     assert outcome.results == task.total
     return Sample.of(outcome.seconds)
 

@@ -1,14 +1,18 @@
-"""Code shared by the dsv2 pipelines: a function that adds up results, and a sink for the sums."""
+"""Code shared by the dsv2 pipelines: their runtime, a function that adds up results, and a sink for the sums."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from dsv2 import Collector, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
+from benchmarks.peers.local import run_local
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_on_spark
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 
-__all__ = ("Tally", "add_up")
+__all__ = ("Tally", "add_up", "run_dsv2")
 
 
 class Tally(OneInputStreamProcessFunction[Any, tuple[int, int]]):
@@ -43,3 +47,8 @@ def add_up(results: NonKeyedPartitionStream[Any], place: int = -1) -> list[tuple
     tally = results.process(Tally(place)).with_uid("tally")
     tally.to_sink(ForeachBatchSink(lambda records, batch_id: totals.extend(records))).with_uid("told")
     return totals
+
+
+def run_dsv2(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
+    """Run a pipeline on the local runtime in the mode ``local``, otherwise on Spark as one streaming query."""
+    return (run_local if "local" in task.mode else run_on_spark)(build, task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.peers.environments import BYTEWAX, FLINK, PROTOBUF, PYFLINK
-from benchmarks.peers.roster import DSV2, PLAIN, TABLES, Contestant, Job, Target
+from benchmarks.peers.roster import DSV2, LOCAL, PLAIN, TABLES, Contestant, Job, Target
 
 __all__ = ("JOBS",)
 
@@ -18,6 +18,7 @@ JAVA, PYTHON, BYTE, PANDAS, TRANSFORM, SQL = (
 
 KEPT = "PyFlink with checkpointed heaps"
 PICKLING = "a loop that only pickles and unpickles twice"
+STORED = "Bytewax with recovery"
 KINDS = ("tuple", "dataclass", "dict")
 KEYS = (1_000, 50_000, 1_000_000)
 SLOW = ((0, 50_000),)
@@ -29,6 +30,28 @@ MANY_GROUPS = ((1_000_000, 20_000),)
 MANY_WINDOWS = ((50_000, 10_000),)
 """Bytewax closes windows key by key, which costs about one millisecond each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
+PROCESSES = (1,)
+"""The numbers of processes of the local runtime."""
+
+
+def _local(what: str = "", program: str = "on_dsv2", kinds: tuple[str, ...] = ("tuple",)) -> tuple[Contestant, ...]:
+    """The local runtime. With several processes, subtasks progress independently."""
+    return tuple(
+        Contestant(
+            f"{LOCAL}{what}, {number} processes" if number > 1 else f"{LOCAL}{what}",
+            f"{LOCAL}{what}",
+            program,
+            parallelism=number,
+            mode="local",
+            kinds=kinds,
+            near=0.1 if number > 1 else 0,
+        )
+        for number in PROCESSES
+    )
+
+
+ON_TABLES = _local(", on tables", "on_tables")
+
 
 HOT_TOPICS = Job(
     "hot_topics",
@@ -48,12 +71,15 @@ HOT_TOPICS = Job(
             near=0.1,
         ),
         Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2, near=0.1),
+        *_local(),
+        *ON_TABLES,
         Contestant("dsv2, on tables, keyed state", TABLES, "on_tables", parallelism=2, mode="state", near=0.1),
         Contestant("Flink Java", JAVA, "HotTopics", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "HotTopics", FLINK, parallelism=2, near=0.1),
         Contestant("Flink Java, records copied (its default)", JAVA, "HotTopics", FLINK, mode="copying"),
         Contestant("Flink Java, as in the document", "Flink Java, document", "HotTopics", FLINK, mode="document"),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
+        Contestant(STORED, STORED, "on_bytewax", BYTEWAX, mode="recovery"),
         Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
         Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
         Contestant(
@@ -68,6 +94,8 @@ HOT_TOPICS = Job(
     keys=KEYS,
     targets=(
         Target(PLAIN, 1.3, 1_000),
+        Target(PLAIN, 0.85, 1_000, ours=LOCAL),
+        Target(STORED, 1.3, 1_000, ours=LOCAL),
         Target(JAVA, 1.0, 1_000),
         Target(JAVA, 1.0, 1_000, ours=TABLES),
         Target(BYTE, 1.7, 1_000),
@@ -86,11 +114,14 @@ RUNNING_COUNT = Job(
     (
         Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        *_local(kinds=KINDS),
         Contestant("dsv2, single events", "dsv2, single", "on_dsv2", parallelism=2, mode="single", in_short=False),
         Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
+        *ON_TABLES,
         Contestant("Flink Java", JAVA, "RunningCount", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "RunningCount", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
+        Contestant(STORED, STORED, "on_bytewax", BYTEWAX, mode="recovery"),
         Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW, kinds=KINDS),
         Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW, kinds=KINDS),
         Contestant("applyInPandasWithState", PANDAS, "in_pandas", most=MANY_GROUPS),
@@ -100,6 +131,8 @@ RUNNING_COUNT = Job(
     kinds=KINDS,
     targets=(
         Target(PLAIN, 0.6, 1_000),
+        Target(PLAIN, 0.6, 1_000, ours=LOCAL),
+        Target(STORED, 1.3, 1_000, ours=LOCAL),
         Target(BYTE, 1.5, 1_000),
         Target(JAVA, 1.5, 1_000_000, ours=TABLES),
     ),
@@ -112,7 +145,9 @@ WINDOWS = Job(
     (
         Contestant("plain loop", PLAIN, "plain"),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        *_local(),
         Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
+        *ON_TABLES,
         Contestant("Flink Java", JAVA, "Windows", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=MANY_WINDOWS),
@@ -135,6 +170,7 @@ PASS_THROUGH = Job(
         Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
         Contestant("loop that only pickles and unpickles twice", PICKLING, "plain", mode="ready", kinds=KINDS),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        *_local(kinds=KINDS),
         Contestant(
             "dsv2, built-in map", "dsv2, map", "on_dsv2", parallelism=2, mode="map", kinds=KINDS, in_short=False
         ),
@@ -158,6 +194,7 @@ BROADCAST_RULES = Job(
     (
         Contestant("plain loop", PLAIN, "plain"),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        *_local(),
         Contestant("Flink Java", JAVA, "BroadcastRules", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "BroadcastRules", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
@@ -179,6 +216,7 @@ INTERVAL_JOIN = Job(
     (
         Contestant("plain loop", PLAIN, "plain"),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        *_local(),
         Contestant("Flink Java, first DataStream API", JAVA, "IntervalJoin", FLINK),
         Contestant("Flink Java, first DataStream API, parallelism 2", JAVA, "IntervalJoin", FLINK, parallelism=2),
         Contestant(SQL, SQL, "in_sql"),

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from benchmarks.peers.environments import OWN, Environment
 
-__all__ = ("DSV2", "PLAIN", "TABLES", "Contestant", "Job", "Target")
+__all__ = ("DSV2", "LOCAL", "PLAIN", "TABLES", "Contestant", "Job", "Target")
 
 DSV2, PLAIN = "dsv2", "plain loop"
 """The groups of every job."""
+LOCAL = "dsv2, local"
+"""The group of the local runtime, with a durable checkpoint."""
 TABLES = "dsv2, on tables"
 """The group of functions on Arrow tables."""
 

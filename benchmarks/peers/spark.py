@@ -15,7 +15,7 @@ from dsv2 import ExecutionEnvironment
 from runtime_spark import SparkRuntime
 from runtime_spark.job.query import StreamingJob
 
-__all__ = ("numbers", "run_dsv2", "run_query", "scattered")
+__all__ = ("numbers", "run_on_spark", "run_query", "scattered")
 
 PARTITIONS = 2
 """The number of shuffle partitions, in ``local[2]``."""
@@ -79,7 +79,7 @@ def run_query(
     return Outcome(seconds, sum(row["number"] for row in rows), sum(row["sum"] or 0 for row in rows), versions)
 
 
-def run_dsv2(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
+def run_on_spark(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
     """Run a pipeline. ``build`` returns a list to which its sink appends the number and the sum of results.
 
     A stage has at most as many tasks as there are cores, and subtasks share them.

@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 from benchmarks.jobs.broadcast_rules import EVENTS_PER_RULE, Rule, category_of, known_limit, lets_through, rule
 from benchmarks.jobs.events import Events, EventTuple
-from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.dsv2_job import add_up, run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.sources import DataGeneratorSource
@@ -43,7 +42,7 @@ class Apply(TwoInputBroadcastStreamProcessFunction[EventTuple, Rule, tuple[int, 
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

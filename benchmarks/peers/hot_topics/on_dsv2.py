@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.jobs.hot_topics import WINDOW, Tweets, threshold
+from benchmarks.peers.dsv2_job import run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource

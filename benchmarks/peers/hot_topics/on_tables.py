@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, threshold
+from benchmarks.peers.dsv2_job import run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.arrow import (
     ArrowCollector,
@@ -215,7 +215,7 @@ def _tweets(topics: Numbers, times: Numbers) -> pa.Table:
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from benchmarks.jobs.interval_join import BEFORE, OFFERS, ORDERS, Side, Sided, matched, product_of, time_of
-from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.dsv2_job import add_up, run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, KeyedPartitionStream, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinMode, join
@@ -26,7 +25,7 @@ class Match(JoinFunction[Sided, Sided, tuple[int, int, int]]):
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

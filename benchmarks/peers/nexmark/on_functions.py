@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.jobs import nexmark_functions as on
 from benchmarks.jobs.nexmark import generated, number_field, result_class
 from benchmarks.peers.dsv2_job import add_up
-from benchmarks.peers.nexmark.on_local import run
+from benchmarks.peers.local import run_local
 from benchmarks.peers.protocol import Outcome, Task
 from dsv2 import (
     Collector,
@@ -115,4 +115,4 @@ def measure(task: Task) -> Outcome:
     """Run the query."""
     kind = result_class(task.mode)
     place = list(kind._fields).index(number_field(kind))
-    return run(lambda env: add_up(_BUILD[task.mode](generated(env, task)), place), task)
+    return run_local(lambda env: add_up(_BUILD[task.mode](generated(env, task)), place), task)

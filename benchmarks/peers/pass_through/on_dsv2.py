@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.jobs.events import KINDS, Events
 from benchmarks.jobs.pass_through import passed
+from benchmarks.peers.dsv2_job import run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
@@ -24,7 +24,7 @@ class Pass(OneInputStreamProcessFunction[Any, Any]):
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

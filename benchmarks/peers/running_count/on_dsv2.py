@@ -10,9 +10,8 @@ from typing import Any
 
 from benchmarks.jobs.events import KINDS, Events
 from benchmarks.jobs.running_count import one_more
-from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.dsv2_job import add_up, run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sources import DataGeneratorSource
@@ -54,7 +53,7 @@ class CountTogether(Count):
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from benchmarks.common.tables import GeneratedTables
 from benchmarks.jobs.event_tables import EventRow, EventTables
+from benchmarks.peers.dsv2_job import run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from benchmarks.peers.table_totals import add_up_tables
 from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, Key
@@ -24,7 +24,7 @@ class UserCount(NamedTuple):
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 from benchmarks.jobs.events import Events, EventTuple
 from benchmarks.jobs.windows import add, size, time_of, user_of
-from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.dsv2_job import add_up, run_dsv2
 from benchmarks.peers.protocol import Outcome, Task
-from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
@@ -18,7 +17,7 @@ __all__ = ("measure", "pipeline", "sums_of_windows")
 
 
 def measure(task: Task) -> Outcome:
-    """Run the pipeline as one streaming query."""
+    """Run the pipeline."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
