@@ -20,6 +20,7 @@ STORMS = (
     "changes",
     "poison",
     "soak",
+    "soak --runtime local",
     "dags",
     "cluster",
     "upgrades",

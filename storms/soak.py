@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common.report import Report
+from dsv2.base.folders import LocalFolder
 from storms.common.command import Arguments, conditions
 from storms.common.folders import scratch_folder
 from storms.common.processes import JobProcess, children_of_session
@@ -35,6 +36,16 @@ LIMITS = {
     "batch_ms": 1.5,
 }
 """The maximum growth factor of each measure."""
+LOCAL_LIMITS = {
+    "driver_mb": 1.1,
+    "open_files": 1.2,
+    "checkpoint_files": 1.2,
+    "checkpoint_mb": 1.5,
+    "output_files": 1.5,
+    "delay_ms": 1.5,
+    "batch_ms": 1.5,
+}
+"""The same on the local runtime."""
 _MB = 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -53,6 +64,8 @@ class Sample(Result):
     checkpoint_files: int
     output_files: int
     local_files: int
+    checkpoint_mb: float = 0.0
+    delay_ms: float = 0.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,33 +75,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--minutes", type=float, default=60, help="duration (60)")
     add("--every", type=float, default=15, metavar="SECONDS", help="time between samples (15)")
     add("--layout", choices=("blob", "map"), default="blob", help="state layout (blob)")
-    add("--rate", type=float, default=500, help="records per second (500)")
+    add("--runtime", choices=("spark", "local"), default="spark", help="runtime of the job (spark)")
+    add("--rate", type=float, help="records per second (500 on Spark, 10,000 on the local runtime)")
     options = parser.parse(arguments, SHORT)
+    is_local = options.runtime == "local"
+    rate = options.rate or (10_000 if is_local else 500)
     minutes = options.minutes if options.limit is None else min(options.minutes, options.limit)
-    samples = Results(options.results, NAME, Sample, again=True)
+    samples = Results(options.results, name_of(options.runtime), Sample, again=True)
+    launcher = "storms.common.launch_locally" if is_local else "storms.common.launch"
     with scratch_folder() as folder:
-        command = ["-m", "storms.common.launch", endless.__name__, str(folder), options.layout, str(options.rate)]
+        command = ["-m", launcher, endless.__name__, str(folder), options.layout, str(rate)]
         with JobProcess(folder, command) as job:
             job.start()
-            job.wait_until(lambda: job.batches("commits") > 0)
+            job.wait_until(lambda: batches_of(job) > 0)
             for sample in watch(job, minutes * 60, options.every):
                 samples.add(sample)
         committed = job.batches("commits")
-        difference = endless.difference(folder, committed)
-    report = describe([*samples], difference, options.seed)
+        difference = endless.difference_of_published(folder) if is_local else endless.difference(folder, committed)
+    report = describe([*samples], difference, options.seed, options.runtime)
     report.publish(options.results)
     grows = not all(verdict.met for verdict in report.verdicts)
     return int(bool(difference) or (grows and not options.short))  # a short run consists of warm-up only
 
 
+def name_of(runtime: str) -> str:
+    """Return the name of the report."""
+    return NAME if runtime == "spark" else f"{NAME}-{runtime}"
+
+
+def batches_of(job: JobProcess) -> int:
+    """Return the number of micro-batches of a job on either runtime."""
+    return job.batches("commits") or endless.delay(job.folder)[0]
+
+
 def watch(job: JobProcess, seconds: float, every: float) -> Iterator[Sample]:
     """Yield samples of the running job. Raises ``JobOverError`` if it ends."""
     begun = now = last = time.monotonic()
-    batches = job.batches("commits")
+    batches = batches_of(job)
     while now - begun < seconds:
         until = now + every
         job.wait_until(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
-        now, done = time.monotonic(), job.batches("commits")
+        now, done = time.monotonic(), batches_of(job)
         if done > batches:  # otherwise the micro-batch takes longer than the interval
             yield sample(job, now - begun, done, (now - last) / (done - batches) * 1000)
             last, batches = now, done
@@ -101,6 +128,7 @@ def sample(job: JobProcess, at: float, batches: int, batch_ms: float) -> Sample:
     for process, command in children_of_session(job.pid):
         if process == job.pid:
             kind = "driver"
+            open_files = open_files or _entries(Path(f"/proc/{process}/fd"))  # those of a JVM, if there is one
         elif "java" in command.split(" ")[0]:
             kind = "jvm"
             open_files = _entries(Path(f"/proc/{process}/fd"))
@@ -119,6 +147,8 @@ def sample(job: JobProcess, at: float, batches: int, batch_ms: float) -> Sample:
         checkpoint_files=_files(job.folder / "checkpoint"),
         output_files=_files(job.folder / "counted"),
         local_files=_files(job.folder / "spark-local"),
+        checkpoint_mb=round(_size_mb(job.folder / "checkpoint"), 1),
+        delay_ms=round(endless.delay(job.folder)[1], 1),
     )
 
 
@@ -137,6 +167,10 @@ def _files(folder: Path) -> int:
     return sum(len(names) for _, _, names in os.walk(folder))
 
 
+def _size_mb(folder: Path) -> float:
+    return sum(LocalFolder(str(folder)).tree("").values()) / _MB
+
+
 def growth(samples: Sequence[Sample], measure: str) -> float:
     """The ratio of a measure's median in the last quarter to that in the second quarter."""
     values = [float(getattr(sample, measure)) for sample in samples]
@@ -145,9 +179,9 @@ def growth(samples: Sequence[Sample], measure: str) -> float:
     return statistics.median(values[-quarter:]) / before if before else 1.0
 
 
-def describe(samples: Sequence[Sample], difference: str, seed: int) -> Report:
+def describe(samples: Sequence[Sample], difference: str, seed: int, runtime: str = "spark") -> Report:
     """Create the report, with some of the samples and the growth of each measure."""
-    report = Report(NAME, "Soak", conditions(NAME, seed))
+    report = Report(name_of(runtime), "Soak", conditions(f"{NAME} --runtime {runtime}", seed))
     names = [name for name in Sample.__dataclass_fields__ if name != "name"]
     some = samples[:: max(1, len(samples) // 12)]
     rows = [(int(one.name), *(getattr(one, name) for name in names)) for one in some]
@@ -155,7 +189,7 @@ def describe(samples: Sequence[Sample], difference: str, seed: int) -> Report:
     report.table(
         "Output", ("files", "records"), [("all micro-batches", difference or "each number once, counted right")]
     )
-    for measure, limit in LIMITS.items():
+    for measure, limit in (LIMITS if runtime == "spark" else LOCAL_LIMITS).items():
         report.at_most(f"growth of {measure.replace('_', ' ')}", growth(samples, measure), limit)
     return report
 

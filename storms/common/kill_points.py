@@ -1,7 +1,8 @@
 """Kills of a process by itself, at a random line of a function of the local runtime or in the middle of a write.
 
 The function is a phase of a micro-batch or of a start. The process traces itself, so nothing in the product is changed.
-A loss of power also takes what was not forced to the disk.
+A loss of power also takes what was not forced to the disk. The segments of the checkpoint are small, so that they are
+often begun, cleaned and deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
+from dsv2.local import page_log
 from storms.common.disk import Disk
 
 __all__ = ("MIGRATIONS", "POINTS", "STARTS", "TORN", "WRITTEN_AGAIN", "Kill")
@@ -46,6 +48,7 @@ STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
 """The phases that are over when a micro-batch begins."""
 
 _BATCH = POINTS["micro-batch"]
+_SEGMENT_BYTES = 20_000
 _MOST_LINES = 3  # 10 to the power of this, in a function whose number of lines is not known yet
 _Tracer: TypeAlias = Callable[[FrameType, str, Any], Any]
 
@@ -118,6 +121,8 @@ class _Armed:
 
     def begin(self) -> None:
         """Trace all threads, or the writes."""
+        page_log._LEAST_SEGMENT = _SEGMENT_BYTES
+        page_log._SPILLED_BYTES = page_log._LEAST_CLEANED = _SEGMENT_BYTES // 8
         if self._kill.phase == TORN:
             os.pwrite = self._cut_off
             return

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import JobError
+from dsv2 import ExecutionEnvironment, FileSink, JobError
 from dsv2.errors import CorruptDataError
 from dsv2.local import LocalRuntime
 from storms import blobs, changes, corruption, dags, kills, poison, soak, upgrades
@@ -372,6 +372,9 @@ def test_growth_is_reported() -> None:
     samples = [replace(flat, name=str(second), workers_mb=100.0 + second) for second in range(40)]
     report = soak.describe(samples, "", 1)
     assert [verdict.claim for verdict in report.verdicts if not verdict.met] == ["growth of workers mb"]
+    delayed = [replace(flat, name=str(second), delay_ms=1.0 + second) for second in range(40)]
+    report = soak.describe(delayed, "", 1, "local")
+    assert [verdict.claim for verdict in report.verdicts if not verdict.met] == ["growth of delay ms"]
 
 
 def test_lost_or_repeated_numbers_are_reported(tmp_path: Path) -> None:
@@ -387,6 +390,23 @@ def test_lost_or_repeated_numbers_are_reported(tmp_path: Path) -> None:
     assert endless.difference(tmp_path, committed=2) == ""
     batch(3, [4])
     assert endless.difference(tmp_path, committed=4) == "3 missing and 3 extra of 8"
+
+
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        ([(0, 1), (1, 1), (2, 1)], ""),
+        ([(0, 1), (2, 1)], "1 wrong values of 2 records"),
+        ([(0, 1), (1, 1), (1, 1)], "1 wrong values of 3 records"),
+        ([(0, 1), (1, 2)], "1 wrong values of 2 records"),
+    ],
+)
+def test_wrong_published_numbers_are_reported(records: list[tuple[int, int]], found: str, tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    counted = env.from_collection([endless.Counted(*record) for record in records])
+    counted.to_sink(FileSink(tmp_path / "counted", schema=endless.Counted))
+    env.execute("counted")
+    assert endless.difference_of_published(tmp_path) == found
 
 
 # --- Results ----------------------------------------------------------------------------------------------------------

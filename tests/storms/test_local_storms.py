@@ -1,4 +1,4 @@
-"""Kills of local jobs, in the short form; their points, and the disk that loses what was not forced to it."""
+"""The storms of local jobs, in the short form, the points of kills, and the disk that loses what was not forced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storms import kills
+from storms import kills, soak
 from storms.common.disk import Disk
 from storms.common.kill_points import POINTS, TORN
 
@@ -21,6 +21,15 @@ def test_killed_local_job_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert kills.main(["--runtime", "local", "--short", "--results", str(tmp_path)]) == 0
     report = json.loads((tmp_path / "kills-local.json").read_text())
     assert [sum(number for _, number in table["rows"]) for table in report["tables"][:2]] == [6, 2]
+
+
+@pytest.mark.slow
+def test_local_job_runs_on(tmp_path: Path) -> None:
+    assert soak.main(["--runtime", "local", "--short", "--minutes", "0.1", "--results", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "soak-local.json").read_text())
+    samples, output = (table["rows"] for table in report["tables"])
+    assert len(samples) > 2
+    assert output == [["all micro-batches", "each number once, counted right"]]
 
 
 @pytest.mark.parametrize("point", [point for phase, point in POINTS.items() if phase != TORN])
