@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from dsv2.base.clock import Clock
+from dsv2.base.clock import Clock, elapsed_ns
 from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.base.patient_collector import patient_collector
 from dsv2.checkpoint.failed_batch import Unblocking
@@ -93,6 +93,7 @@ class JobStart:
 
 
 _FIRST_POLL_MS, _LAST_POLL_MS = 1, 10  # pauses before sources without new data are polled again
+_NS_BETWEEN_FILES = 100_000_000  # of progress, which has the last micro-batches
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 
 
@@ -230,6 +231,8 @@ class MicroBatchRunner:
         self._skipped_ms = 0  # by halts
         self._poll_ms = _LAST_POLL_MS
         self._reports = reports
+        self._is_stored = True  # the progress after the last micro-batch
+        self._next_file_ns = 0
         self._began_ms: int | None = None  # the running micro-batch
 
     @property
@@ -254,6 +257,12 @@ class MicroBatchRunner:
         Raises:
             Dsv2Error: The job failed.
         """
+        try:
+            return self._run_all()
+        finally:
+            self._store_progress(at_end=True)
+
+    def _run_all(self) -> Outcome:
         if self._restarts:
             restart(self._plan, self._run)
         for number in itertools.count():
@@ -286,6 +295,7 @@ class MicroBatchRunner:
             if self._ends_when_read and self._run.is_exhausted:
                 return Outcome.STOPPED if self._run.records_held else Outcome.EXHAUSTED
             self._recorder.between_batches()
+            self._store_progress()
             self._began_ms = None
             self._pause(began, reads=reads)
         raise AssertionError
@@ -308,12 +318,16 @@ class MicroBatchRunner:
         self._reports.note_splits(self._run.splits(self._time.now_ms))
         self._reports.complete(reported, began_ms, *self._run.phases.end())
         self._run.tasks.reset_times()
-        if self._log is None and not self._listeners:
+        self._is_stored = False
+        if self._listeners:
+            self._listeners.progress(self._reports.progress())
+
+    def _store_progress(self, *, at_end: bool = False) -> None:
+        if self._log is None or self._is_stored or (elapsed_ns() < self._next_file_ns and not at_end):
             return
-        progress = self._reports.progress()
-        if self._log is not None:
-            self._log.add(progress)
-        self._listeners.progress(progress)
+        self._log.add(self._reports.progress())
+        self._is_stored = True
+        self._next_file_ns = elapsed_ns() + _NS_BETWEEN_FILES
 
     def _note_pauses(self) -> None:
         """Splits may have been paused or resumed although there is nothing to read."""

@@ -26,7 +26,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.jobs import JobProgress
 from dsv2.jobs.progress_log import read_job, read_progress
-from dsv2.local import LocalRuntime, run
+from dsv2.local import LocalRuntime, execution, tasks
 from dsv2.runtime.operator import job_context
 from dsv2.runtime.report import phases
 from dsv2.sinks import CollectSink, ForeachBatchSink
@@ -132,15 +132,23 @@ def test_counts_continue_after_a_restart(tmp_path: Path, new_source: Callable[[]
     assert sum(batch.records_out for batch in progress.batches) == 30
 
 
-def test_progress_is_stored_in_the_checkpoint(tmp_path: Path) -> None:
+def test_progress_is_stored_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of all micro-batches if they take long; otherwise that of the first and of the last one."""
     told: list[JobProgress] = []
 
     class KeptProgress(KeptPlan):
         def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
             told.append(progress)
 
+    times = itertools.count(0, 1_000_000_000)
+    monkeypatch.setattr(execution, "elapsed_ns", lambda: next(times))
+    environment(kept=KeptProgress()).execute("sums", checkpoint_location=tmp_path / "slow")
+    assert read_progress(tmp_path / "slow") == told
+    assert len(told) > 2
+    told.clear()
+    monkeypatch.setattr(execution, "elapsed_ns", lambda: 0)
     environment(kept=KeptProgress()).execute("sums", checkpoint_location=tmp_path)
-    assert read_progress(tmp_path) == told
+    assert read_progress(tmp_path) == [told[0], told[-1]]
     job = read_job(tmp_path)
     assert job is not None
     assert job.name == "sums"
@@ -157,7 +165,7 @@ def test_job_without_a_place_for_its_progress(tmp_path: Path, caplog: pytest.Log
 def test_micro_batches_have_durations_and_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     time = itertools.count(0, 1_000_000)
     monkeypatch.setattr(phases.Phases.__init__, "__defaults__", (lambda: next(time),))
-    monkeypatch.setattr(run, "elapsed_ns", lambda: next(time))
+    monkeypatch.setattr(tasks, "elapsed_ns", lambda: next(time))
     *others, _ = job_context.JobContext.__init__.__defaults__ or ()
     monkeypatch.setattr(job_context.JobContext.__init__, "__defaults__", (*others, lambda: next(time)))
     progress = environment().execute().progress
