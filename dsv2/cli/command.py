@@ -24,6 +24,7 @@ from dsv2.checks.paths import is_remote, local_folder
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint
 
+ERROR_PREFIX = "dsv2: "
 _MAX_CELL = 120
 
 
@@ -51,7 +52,7 @@ class Report:
 
 def print_error(text: str) -> None:
     """Print an error to standard error."""
-    print(f"dsv2: {printable_lines(text)}", file=sys.stderr)
+    print(f"{ERROR_PREFIX}{printable_lines(text)}", file=sys.stderr)
 
 
 def json_value(value: Any) -> Any:

@@ -22,6 +22,7 @@ _FILE = "dsv2.toml"
 _PREFIX = "DSV2_"
 
 _RuntimeName: TypeAlias = Literal["spark", "local"]
+_LogFormat: TypeAlias = Literal["text", "json"]
 _Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
 
 
@@ -40,6 +41,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     state_key: str | None = None
     dashboard: int | str | None = None
     dashboard_token: str | None = None
+    log_format: _LogFormat | None = None
     settings: dict[str, Any] = {}
     spark: dict[str, str | int | float | bool] = {}
 
@@ -73,6 +75,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         state_key: The file with the key that signs the state, or None.
         dashboard: The address of a dashboard, ``PORT`` or ``HOST:PORT``, or None.
         dashboard_token: The token that it requires, or None.
+        log_format: The format of standard error.
         settings: The arguments of the function: text, or values of the TOML file.
         own_settings: The names of those that are given for this pipeline, which the function must have. Others are
             given for all pipelines, and functions without them ignore them.
@@ -93,6 +96,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     state_key: str | None = None
     dashboard: int | str | None = None
     dashboard_token: str | None = None
+    log_format: _LogFormat = "text"
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
     spark: Mapping[str, str]
@@ -131,6 +135,7 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --runtime local: restart a job that fails from its checkpoint, up to N times in ten minutes",
     )
+    add("--log-format", choices=("text", "json"), help="json: standard error has one JSON object in each line")
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
     add_state_key(command)
 

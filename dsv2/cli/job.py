@@ -15,6 +15,7 @@ import msgspec
 
 from dsv2.cli.command import Report, add_command, print_error, spark_commands, table
 from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
+from dsv2.cli.json_logs import LOG, json_logs
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -147,6 +148,8 @@ def _pipeline_command(
 
 def _run(arguments: argparse.Namespace) -> Report:
     configuration = configuration_of(arguments)
+    if configuration.log_format == "json":
+        arguments.contexts.enter_context(json_logs(configuration.name))
     function = load(configuration.target, configuration.pipelines)
     # While Spark starts, Ctrl-C is only noted. Without Spark, it ends a function that takes long to build a pipeline.
     with signals_noted() if configuration.runtime == "spark" else nullcontext() as noted:
@@ -156,7 +159,10 @@ def _run(arguments: argparse.Namespace) -> Report:
             try:
                 return _watched(job, configuration, signals, arguments.command)
             except Dsv2Error as error:
-                print_error(f"{type(error).__name__}: {error}")
+                if configuration.log_format == "json":
+                    LOG.error("The job has failed.", exc_info=error, extra={"job": configuration.name})
+                else:
+                    print_error(f"{type(error).__name__}: {error}")
                 text = f"The job {configuration.name!r} has failed."
                 return Report([text], {"status": "FAILED"}, exit_code=_FAILED)
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,21 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an encoding may lack characters of uids and values
-    try:
-        report: Report = chosen.run(chosen)
-        report.print(as_json=chosen.json)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as head, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except (Dsv2Error, OSError) as error:
-        print_error(str(error))
-        return _ERROR
-    except Exception as error:  # of Arrow or Spark
-        print_error(f"{type(error).__name__}: {error}")
-        return _ERROR
+    with ExitStack() as chosen.contexts:
+        try:
+            report: Report = chosen.run(chosen)
+            report.print(as_json=chosen.json)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as head, has closed the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        except (Dsv2Error, OSError) as error:
+            print_error(str(error))
+            return _ERROR
+        except Exception as error:  # of Arrow or Spark
+            print_error(f"{type(error).__name__}: {error}")
+            return _ERROR
     return report.exit_code
 
 

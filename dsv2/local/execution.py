@@ -15,7 +15,6 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from dsv2.base.clock import Clock, elapsed_ns
-from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.base.patient_collector import patient_collector
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of
@@ -421,7 +420,7 @@ class Execution:
         Raises:
             Dsv2Error: The job failed.
         """
-        with resources_in_use(), in_scope(LogScope(self._plan.job_name)), patient_collector():
+        with resources_in_use(), patient_collector():
             outcome = self._run_all()
         self.has_ended = outcome is Outcome.ENDED
         return outcome is Outcome.STOPPED

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 
+from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
@@ -56,6 +57,10 @@ class LocalJob(ThreadJob, NotebookHandle):
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""
+        with in_scope(LogScope(self._plan.job_name)):
+            self._run_to_end()
+
+    def _run_to_end(self) -> None:
         try:
             self._listeners.started(self, self._plan)
             failure = self._failure_of(self._run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import logging
 import os
 import re
 import shlex
@@ -125,6 +126,22 @@ def closing(env: ExecutionEnvironment) -> None:
     env.set_parallelism(2)
     numbers = env.from_collection([0]).map(abs).process(Closing())
     numbers.shuffle().map(abs).with_uid("after").to_sink(PrintSink())
+
+
+def logs(env: ExecutionEnvironment) -> None:
+    import logging
+    import sys
+    import warnings
+
+    def log(number: int) -> int:
+        logging.getLogger("shop").warning("negative price", extra={"price": number})
+        return number
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("an old name")
+    print("two\\nlines", file=sys.stderr)
+    env.from_collection([-5]).with_uid("in").map(log).with_uid("check").to_sink(PrintSink()).with_uid("out")
 '''
 
 
@@ -322,6 +339,36 @@ def test_restarts_after_failures(run: Run, tmp_path: Path, monkeypatch: pytest.M
     assert "restarts=... requires a checkpoint_location" in run("run", "jobs:numbers")[2]
     monkeypatch.setenv("DSV2_RUNTIME", "spark")
     assert "restarts requires the local runtime" in run("run", "jobs:numbers")[2]
+
+
+def test_standard_error_as_json(run: Run) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers), sys.stderr
+    code, out, err = run("run", "jobs:logs", "--name", "prices", "--log-format", "json", "--dashboard", "0")
+    records = [json.loads(line) for line in err.splitlines()]
+    assert (code, out.splitlines()[0]) == (0, "-5")
+    fields = ("level", "logger", "message", "job", "operator", "subtask", "price")
+    assert [tuple(record.get(name) for name in fields) for record in records if record["logger"] == "shop"] == [
+        ("WARNING", "shop", "negative price", "prices", "check", 0, -5)
+    ]
+    of_command = [record for record in records if record["logger"] == "dsv2.cli"]
+    assert [record["message"] for record in of_command][-1] == "two\nlines"
+    assert of_command[0]["message"].startswith("Dashboard: http://")
+    assert {(record["level"], record["job"]) for record in of_command} == {("INFO", "prices")}
+    assert "an old name" in next(record["message"] for record in records if record["logger"] == "py.warnings")
+    assert all(record["time"].endswith("+00:00") for record in records)
+    assert (root.level, list(root.handlers), sys.stderr) == before
+
+
+def test_errors_as_json(run: Run) -> None:
+    code, _, err = run("run", "jobs:fails_at_run_time", "--log-format", "json")
+    record = json.loads(err)
+    assert (code, record["level"], record["job"]) == (1, "ERROR", "fails at run time")
+    assert "UserFunctionError: ZeroDivisionError" in record["exception"]
+    code, _, err = run("run", "jobs:none", "--log-format", "json")
+    record = json.loads(err)
+    assert (code, record["level"]) == (2, "ERROR")
+    assert record["message"].startswith("jobs has no function 'none'.")
 
 
 def test_settings_for_all_pipelines_may_be_unknown_to_one(
