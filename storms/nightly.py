@@ -24,6 +24,7 @@ STORMS = (
     "dags",
     "cluster",
     "upgrades",
+    "moves",
     "kills --runtime local",
     "kills",
 )

@@ -37,9 +37,21 @@ from storms.common.results import Result, Results
 from storms.common.servers import broker_and_database
 from storms.common.text import last_error, one_line
 from storms.common.upgrade_phases import PHASES, Phase, Scene, attempt, first_batch, phase_reached
-from storms.jobs.upgraded import RECORDS, Outputs, Program, Script
+from storms.jobs.upgraded import GATES, RECORDS, Outputs, Program, Script
 
-__all__ = ("KINDS", "LATE", "Life", "Upgrades", "describe", "draw", "is_sound", "main", "outcome_of_late", "phases_of")
+__all__ = (
+    "KINDS",
+    "LATE",
+    "Life",
+    "Upgrades",
+    "describe",
+    "draw",
+    "is_sound",
+    "main",
+    "opens",
+    "outcome_of_late",
+    "phases_of",
+)
 
 NAME = "upgrades"
 SHORT = {"kills": 2, "per_life": 2, "records": 600, "no_servers": True}
@@ -49,7 +61,6 @@ _ORDER = ("create", "migrate", "restore", "create", "migrate", "restore", "creat
 LATE = ("resumed after a migration", "resumed after a savepoint", "restarted after a savepoint")
 """The ways in which the driver of an old program comes back."""
 _STRIDE = 17  # from a phase to the next one in turn; it has no factor in common with their numbers
-_GATES = {"Kafka begun": "message", "Kafka written": "row"}
 _TAKEN_OVER = "is written by a job that started from a savepoint of this one"
 _FENCED = {
     LATE[0]: ("has lost its lease",),
@@ -125,7 +136,7 @@ def counts(lives: Results[Life] | Sequence[Life]) -> Counter[tuple[str, str]]:
 
 def phases_of(kind: str, *, servers: bool = True) -> list[Phase]:
     """The phases in which a kill counts."""
-    return [phase for phase in PHASES[kind] if phase.is_counted and (servers or phase.name not in _GATES)]
+    return [phase for phase in PHASES[kind] if phase.is_counted and (servers or phase.name not in GATES)]
 
 
 def draw(before: Counter[tuple[str, str]], kills: int, *, servers: bool) -> list[tuple[str, str]]:
@@ -212,7 +223,7 @@ class Upgrades:
             script = replace(self._now, take=how, into=path)
         place = self._folder / path
         reached = self._kill_in(script, "create", phase, Scene(self._folder, place))
-        if (place / "savepoint.json").exists() != _opens(place):
+        if (place / "savepoint.json").exists() != opens(place):
             raise JobOverError(f"The savepoint that was killed in the phase {reached} is not what it should be.")
         return reached
 
@@ -290,7 +301,7 @@ class Upgrades:
     def _kill_in(self, script: Script, kind: str, phase: str, scene: Scene) -> str | None:
         """Run ``script`` and kill it in ``phase``. Returns the name of the phase that it was in, if that counts."""
         wanted = next(one for one in PHASES[kind] if one.name == phase)
-        gate = Gate(self._folder, _GATES[phase]) if phase in _GATES else None
+        gate = Gate(self._folder, GATES[phase]) if phase in GATES else None
         if gate is not None:
             gate.shut()
         with self._process(script) as process:
@@ -363,7 +374,7 @@ def _numbers(folder: Path) -> list[int]:
     return [int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit()]
 
 
-def _opens(savepoint: Path) -> bool:
+def opens(savepoint: Path) -> bool:
     """Return whether a savepoint can be used."""
     try:
         Savepoint.open(savepoint).verify()

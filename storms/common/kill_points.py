@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 from dsv2.local import page_log
 from storms.common.disk import Disk
 
-__all__ = ("MIGRATIONS", "POINTS", "STARTS", "TORN", "WRITTEN_AGAIN", "Kill")
+__all__ = ("MIGRATIONS", "MOVES", "POINTS", "STARTS", "TORN", "WRITTEN_AGAIN", "Kill")
 
 TORN = "write cut off"
 WRITTEN_AGAIN = "written again"
@@ -41,7 +41,15 @@ POINTS = {
     "sinks": "local/sinks.py:LocalSinks.write",
     "mark": "local/checkpoint.py:LocalCheckpoint.mark_written",
 }
-"""The function in which each phase is."""
+"""The function in which each phase of a job is."""
+MOVES = {
+    "savepoint taken": "savepoint/writer.py:write_savepoint",
+    "savepoint restored": POINTS["state restored"],
+    "first transaction": POINTS["transaction"],
+    "first sinks": POINTS["sinks"],
+    "first mark": POINTS["mark"],
+}
+"""The same for the move of a job from or to the local runtime."""
 MIGRATIONS = ("state migrated", "migration stored")
 """The phases that need a changed program."""
 STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
@@ -59,7 +67,7 @@ class Kill:
 
     Attributes:
         folder: The folder of its files.
-        phase: Where it is killed, one of ``POINTS``.
+        phase: Where it is killed, one of ``POINTS`` or ``MOVES``.
         seed: The seed of its random choices.
         passed: How many times it first passes the phase.
         power: Whether the power is lost.
@@ -109,6 +117,7 @@ class _Armed:
 
     def __init__(self, kill: Kill) -> None:
         self._kill = kill
+        self._point = (POINTS | MOVES)[kill.phase]
         self._chance = random.Random(kill.seed)
         self._disk = Disk(Path(kill.folder), self._chance) if kill.power else None
         self._counted = Path(kill.folder, f"{kill.phase}.lines")
@@ -139,7 +148,7 @@ class _Armed:
     def _called(self, frame: FrameType, event: str, argument: object) -> _Tracer | None:
         if self._frame is not None:
             return self._ran if threading.get_ident() == self._thread else None
-        if _is_in(frame, POINTS[self._kill.phase]):
+        if _is_in(frame, self._point):
             self._frame, self._thread, self._lines = frame, threading.get_ident(), 0
             return self._ran
         if self._kill.phase in STARTS and _is_in(frame, _BATCH):

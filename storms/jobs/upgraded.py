@@ -38,7 +38,7 @@ from tests.spans import Item, Spans, everything
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("RECORDS", "Outputs", "Program", "Script", "expected", "run")
+__all__ = ("GATES", "RECORDS", "Outputs", "Program", "Script", "expected", "run")
 
 SPLITS = 3
 RECORDS = 2_000
@@ -50,6 +50,8 @@ DELAY = 500  # ms
 COUNT = StateDeclarations.value_state("count", int, default=0)
 FIRED = StateDeclarations.value_state("fired", int, default=0)
 LAST = StateDeclarations.value_state("last", int)
+GATES = {"Kafka begun": "message", "Kafka written": "row"}
+"""The gates that are before a phase of a micro-batch."""
 _PAUSE_SECONDS = 0.01
 
 

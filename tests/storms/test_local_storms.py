@@ -13,7 +13,7 @@ import pytest
 
 from storms import kills, soak
 from storms.common.disk import Disk
-from storms.common.kill_points import POINTS, TORN
+from storms.common.kill_points import MOVES, POINTS, TORN
 
 
 @pytest.mark.slow
@@ -32,11 +32,19 @@ def test_local_job_runs_on(tmp_path: Path) -> None:
     assert output == [["all micro-batches", "each number once, counted right"]]
 
 
-@pytest.mark.parametrize("point", [point for phase, point in POINTS.items() if phase != TORN])
+@pytest.mark.parametrize("point", sorted({*POINTS.values(), *MOVES.values()} - {POINTS[TORN]}))
 def test_phase_is_a_function(point: str) -> None:
     file, _, function = point.partition(":")
     module = import_module(f"dsv2.{file.removesuffix('.py').replace('/', '.')}")
     assert attrgetter(function)(module).__code__.co_qualname == function
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("durable", ["yes", "no"])
+def test_loss_of_what_was_not_forced_is_reported(durable: str, tmp_path: Path) -> None:
+    job = kills.Job("toy", "tests.storms.toy_local", (durable,), launcher="storms.common.launch_locally")
+    life = kills.live(job, f"toy {durable}", tmp_path, [("machine", "mark")] * 4, kills.prepared(job))
+    assert (life.output == kills.EQUAL) == (durable == "yes")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 from dsv2 import ExecutionEnvironment, FileSink, JobError
 from dsv2.errors import CorruptDataError
 from dsv2.local import LocalRuntime
-from storms import blobs, changes, corruption, dags, kills, poison, soak, upgrades
+from storms import blobs, changes, corruption, dags, kills, moves, poison, soak, upgrades
 from storms.common import results
 from storms.common.changes import CHANGES, Change
 from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
@@ -139,6 +139,17 @@ def test_every_phase_of_upgrades_is_drawn() -> None:
     plan = upgrades.draw(Counter(), 100, servers=True)
     assert {*plan} == {(kind, phase.name) for kind in upgrades.KINDS for phase in upgrades.phases_of(kind)}
     assert ("restore", "Kafka written") not in upgrades.draw(Counter(), 100, servers=False)
+
+
+def test_lost_records_of_a_moved_job_are_reported() -> None:
+    lives = [moves.Life("one", moves.EQUAL, [["spark", "offsets"]]), moves.Life("two", "files: 1 missing", [])]
+    assert [verdict.met for verdict in moves.describe(lives, Namespace(kills=1, seed=1)).verdicts] == [True, False]
+
+
+def test_every_phase_of_moves_is_drawn() -> None:
+    every = moves.phases()
+    assert {*moves.draw(random.Random(1), Counter(every[1:]), 1, servers=True)} == {every[0]}
+    assert {runtime for runtime, _ in every} == {"local", "spark"}
 
 
 # --- Outcomes ---------------------------------------------------------------------------------------------------------

@@ -55,6 +55,12 @@ def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
     assert [row[-1] for row in rows_of(report, 1)] == ["equal"]
 
 
+def test_moves(process: ProgramProcess, tmp_path: Path) -> None:
+    report = process.run_short("storms.moves", tmp_path)
+    assert sum(kills for _, _, kills in rows_of(report, 0)) == 2
+    assert [row[-1] for row in rows_of(report, 1)] == ["equal"]
+
+
 def test_corruption(process: ProgramProcess, tmp_path: Path) -> None:
     report = process.run_short("storms.corruption", tmp_path)
     assert sum(cells for _, cells in rows_of(report, 0)) >= 3
