@@ -39,6 +39,7 @@ POINTS = {
     "pages moved": "local/page_log.py:PageLog._moved",
     "segment deleted": "local/segment_files.py:SegmentFiles.delete",
     "sinks": "local/sinks.py:LocalSinks.write",
+    "files merged": "file_log/sink_folder.py:SinkFolder.roll",
     "mark": "local/checkpoint.py:LocalCheckpoint.mark_written",
 }
 """The function in which each phase of a job is."""

@@ -14,11 +14,10 @@ from dsv2 import Collector, PartitionedContext, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
-from storms.common.runtimes import environment
+from storms.common.runtimes import environment, rolling_files
 from tests.kafka_topics import Topics
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def run(spark: SparkSession | None, folder: str, layout: str, brokers: str, into
     numbers = env.from_source(source).with_uid("messages").key_by(key_of)
     counted = numbers.process(Count(Gate(folder, "count"))).with_uid("count")
     messages, rows = Encode(Gate(folder, "encode")), Encode(Gate(folder, "row"))
-    counted.to_sink(FileSink(f"{folder}/counted", schema=Counted)).with_uid("files")
+    counted.to_sink(rolling_files(spark, f"{folder}/counted", Counted)).with_uid("files")
     counted.to_sink(KafkaSink(brokers, out, messages.message)).with_uid("kafka")
     table = PostgresSink(conninfo, out.replace("-", "_"), ["number", "nth"], row=rows.row)
     counted.to_sink(table).with_uid("postgres")

@@ -17,7 +17,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
-from storms.common.runtimes import environment
+from storms.common.runtimes import environment, rolling_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,7 +160,7 @@ def run(spark: SparkSession | None, folder: str, layout: str = "blob", records: 
         FileSink(f"{folder}/windows", format="json", schema=Window)
     ).with_uid("windows-sink")
     seen.global_().process(CountAll(Gate(folder, "count"))).with_uid("count").to_sink(
-        FileSink(f"{folder}/total", schema=Total)
+        rolling_files(spark, f"{folder}/total", Total)
     ).with_uid("total")
     seen.to_sink(collected).with_uid("collected")
     env.execute("two sources", checkpoint_location=f"{folder}/checkpoint")

@@ -31,7 +31,7 @@ from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
-from storms.common.runtimes import environment
+from storms.common.runtimes import environment, rolling_files
 from tests.kafka_topics import Topics
 from tests.spans import Item, Spans, everything
 
@@ -275,9 +275,8 @@ def _start(
     function = CountRenamed(tally) if program.renamed else Count(tally)
     counted = items.key_by(key_of).process(function).with_uid("count")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted)).with_uid("files")
-    counted.global_().process(CountAll()).with_uid("total").to_sink(FileSink(f"{folder}/total", schema=Total)).with_uid(
-        "total-files"
-    )
+    total = counted.global_().process(CountAll()).with_uid("total")
+    total.to_sink(rolling_files(spark, f"{folder}/total", Total)).with_uid("total-files")
     brokers, out, conninfo = servers
     if brokers:
         encode = Encode(folder)
