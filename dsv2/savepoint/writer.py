@@ -14,6 +14,7 @@ from msgspec import structs
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.program import ProgramDescription
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
@@ -34,6 +35,7 @@ def check_unused(folder: Folder) -> None:
         is_used = bool(folder.sizes())
     except NotADirectoryError as error:
         raise ConfigurationError(f"{folder.path} is a file. A savepoint needs a folder of its own.") from error
+    require_client_library("pyarrow", "files", "A savepoint")
     if is_used:
         raise ConfigurationError(f"{folder.path} is not empty. A savepoint needs a folder of its own.")
 
