@@ -32,6 +32,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     runtime: _RuntimeName | None = None
     checks: bool | None = None
     restarts: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    memory_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -66,6 +67,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         runtime: The name of the runtime.
         checks: Whether the local runtime makes its checks, which are for tests.
         restarts: How often the local runtime restarts the job within ten minutes after failures.
+        memory_budget: The memory in MB for state that the local runtime keeps decoded.
         checkpoint: The ``checkpoint_location``, or None.
         savepoint: The savepoint to start from, or None.
         parallelism: The default parallelism, or None for that of the environment.
@@ -87,6 +89,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     runtime: _RuntimeName = "spark"
     checks: bool = False
     restarts: int = 0
+    memory_budget: int = 256
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: int | None = None
@@ -134,6 +137,12 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="with --runtime local: restart a job that fails from its checkpoint, up to N times in ten minutes",
+    )
+    add(
+        "--memory-budget",
+        type=int,
+        metavar="MB",
+        help="with --runtime local: the memory for keyed state that stays decoded between micro-batches (default: 256)",
     )
     add("--log-format", choices=("text", "json"), help="json: standard error has one JSON object in each line")
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")

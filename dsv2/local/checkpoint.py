@@ -26,6 +26,7 @@ from dsv2.checkpoint.record import JobRecord, converted
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.local.page_log import PageLog
 from dsv2.local.state_pages import StatePages, StoredSubtask, stored_subtasks
+from dsv2.runtime.state.page_budget import PageBudget
 
 _LOCK = f"{LOCAL_FILES}/lock"
 _NOTHING = object()
@@ -62,19 +63,22 @@ class StoredBatch(JobRecord, frozen=True, kw_only=True):
 
 
 class LocalCheckpoint:
-    """The checkpoint in ``folder``. Nothing is written before ``acquire``."""
+    """The checkpoint in ``folder``. Nothing is written before ``acquire``.
 
-    def __init__(self, folder: LocalFolder, *, durable: bool = True) -> None:
+    Args:
+        folder: The folder.
+        durable: Whether a micro-batch is forced to the disk.
+        memory_budget: The bytes of memory for pages that stay decoded between micro-batches. 0: none do.
+    """
+
+    def __init__(self, folder: LocalFolder, *, durable: bool = True, memory_budget: int = 0) -> None:
         self.folder = folder
         self._durable = durable
         self._log = PageLog(folder.place(LOCAL_FILES), durable=durable)
+        self.pages = StatePages(self._log, PageBudget(memory_budget) if memory_budget else None)
+        """The pages of the running micro-batch."""
         self._lock: IO[bytes] | None = None
         self._noted: dict[str, object] = {}  # the fields of the last micro-batch that this process has written
-
-    @property
-    def pages(self) -> StatePages:
-        """The pages of the running micro-batch."""
-        return StatePages(self._log)
 
     def subtasks(self) -> list[StoredSubtask]:
         """Return the state of all subtasks after the last micro-batch."""
@@ -130,6 +134,8 @@ class LocalCheckpoint:
             CorruptDataError: The log is damaged.
         """
         self._log.recover(writes=self._lock is not None)
+        if self.pages.budget is not None:
+            self.pages.budget.clear()  # of the pages of an earlier run
         if not self._log.notes:
             return None
         place = self.folder.place(LOCAL_FILES)

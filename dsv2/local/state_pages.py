@@ -8,6 +8,7 @@ from typing import Any
 from dsv2.local.page_index import MapName
 from dsv2.local.page_log import PageLog, PageReader
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
 from dsv2.runtime.state.rows import RowTable, StateRow, rows_of
 
@@ -17,8 +18,10 @@ _REST = ""  # the map with the state that is not in pages
 class StatePages:
     """The pages of all subtasks, with the changes of the running micro-batch."""
 
-    def __init__(self, log: PageLog) -> None:
+    def __init__(self, log: PageLog, budget: PageBudget | None) -> None:
         self._log = log
+        self.budget = budget
+        """The memory for pages that stay decoded. None: none do."""
 
     def of(self, uid: str, subtask: int) -> SubtaskPages:
         """Return the pages of a subtask. ``uid``: The first operator of its chain."""

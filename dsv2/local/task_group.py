@@ -200,7 +200,8 @@ class TaskGroup:
     def _page_stores(self, head: int, index: int) -> PageStores | None:
         if self._pages is None:
             return None
-        return in_entries(self._pages.of(self._plan.operators[head].uid, index), self._job.codec)
+        pages = self._pages.of(self._plan.operators[head].uid, index)
+        return in_entries(pages, self._job.codec, self._pages.budget)
 
 
 class ChainRestore:

@@ -21,7 +21,7 @@ import msgspec
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
-from dsv2.runtime.serde.decoder import ColumnDecoder
+from dsv2.runtime.serde.decoder import ColumnDecoder, atoms_of
 from dsv2.runtime.serde.encoder import BUFFER, ColumnEncoder, NoTreeError, node_of
 from dsv2.runtime.serde.nested import Undecoded
 
@@ -132,6 +132,8 @@ class Codec:
         types, limit = self._types, len(data)
 
         def column(node: Any) -> Sequence[Any]:
+            if (atoms := atoms_of(node)) is not None:  # most columns of most pages
+                return atoms
             return ColumnDecoder(types, {}, limit, lambda part: self.loads(part, "A value")).column(node)
 
         return _read(data, owner, lambda found: list(map(column, found)))
@@ -208,7 +210,7 @@ class Codec:
             )
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
-        if kind is not BlobKind.FRAME:
+        if (is_signed or self._key is not None) and kind is not BlobKind.FRAME:
             self._check_signature(is_signed, memoryview(blob), payload, owner)
         return payload  # type: ignore[return-value]  # decoders take any buffer
 

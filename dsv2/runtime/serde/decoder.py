@@ -86,16 +86,12 @@ class ColumnDecoder:
         return self._decode(node)
 
     def _decode(self, node: Node) -> list[Any]:
-        tag = node[0]
-        if tag == nodes.ATOMS:
-            values: list[Any] = node[1]
-            if type(values) is not list or not set(map(type, values)) <= ATOMIC:
-                raise CorruptDataError("Plain values have an unexpected type.")
-            return values
+        if (atoms := atoms_of(node)) is not None:
+            return atoms
         self._depth += 1
         if self._depth > 2 * MAX_DEPTH:
             raise CorruptDataError("Values are nested too deeply.")
-        decoded = self._DECODERS[tag](self, *node[1:])
+        decoded = self._DECODERS[node[0]](self, *node[1:])
         self._depth -= 1
         return decoded
 
@@ -299,6 +295,16 @@ class ColumnDecoder:
         nodes.BUFFERS: _buffers,
         nodes.NESTED: _nested,
     }
+
+
+def atoms_of(node: Node) -> list[Any] | None:
+    """Return the values of ``ATOMS``; None for other nodes. Raises ``CorruptDataError`` if they are something else."""
+    if node[0] != nodes.ATOMS:
+        return None
+    values: list[Any] = node[1]
+    if type(values) is not list or not ATOMIC.issuperset(map(type, values)):
+        raise CorruptDataError("Plain values have an unexpected type.")
+    return values
 
 
 def _dicts_only(values: list[Any]) -> list[Any]:

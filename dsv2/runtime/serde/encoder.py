@@ -49,10 +49,13 @@ class ColumnEncoder:
     def column(self, values: Sequence[Any]) -> Node:
         """Encode a column. Raises ``NoTreeError`` or, for values that are not data, ``SerializationError``."""
         self._depth = 0
-        self._seen.clear()
+        if self._seen:
+            self._seen.clear()
+        if type(values) is list or type(values) is tuple:
+            return self._encode(values)
         if isinstance(values, Columnar | WholeNumbers):
             return nodes.COLUMNAR, self._encode((values,))
-        return self._encode(values if type(values) in (list, tuple) else list(values))
+        return self._encode(list(values))
 
     def _encode(self, values: Sequence[Any]) -> Node:
         kinds = set(map(type, values))

@@ -12,18 +12,20 @@ from typing import Any
 from dsv2.errors import SerializationError
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.immutable import IMMUTABLE, is_immutable
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
 from dsv2.spi import KeyEntry
 
 _ENTRIES = None  # the name of the column of entries; other names are strings
+_TIMERS = frozenset({0, 1})  # their names in entries
 
 
 class KeyPages(Pages):
     """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
-    __slots__ = ("_new_dict", "columns", "entries", "migrations", "numbers")
+    __slots__ = ("_encoded", "_kept", "_new_dict", "columns", "entries", "migrations", "numbers")
 
     def __init__(
         self,
@@ -35,8 +37,10 @@ class KeyPages(Pages):
     ) -> None:
         super().__init__(codec, owner, store)
         self._new_dict = new_dict
+        self._kept = None if store.budget is None else store.budget.new_map()
+        self._encoded: list[list[Any]] = []  # the columns of the page that was encoded last
         self.numbers: dict[Any, int] = {}
-        """The page number of each key in a decoded page."""
+        """The page number of each key that was accessed since the last snapshot."""
         self.entries: dict[Any, KeyEntry] = new_dict() if entries is None else entries
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
@@ -53,7 +57,6 @@ class KeyPages(Pages):
     def add(self, key: Any, number: int) -> None:
         """Add a new key to page ``number``."""
         self.load(number)[key] = None
-        self.numbers[key] = number
         self.changed.add(number)
 
     def remove(self, key: Any) -> None:
@@ -70,23 +73,48 @@ class KeyPages(Pages):
     def grow(self, keys: int, in_memory: int) -> range:
         new = super().grow(keys, in_memory)
         for number in new:
-            self.numbers.update(dict.fromkeys(self.load(number), number))
+            self.numbers.update(dict.fromkeys(filter(self.numbers.__contains__, self.load(number)), number))
         return new
 
     def snapshot(self) -> tuple[int, dict[int, bytes], int]:
         """Take a snapshot and drop all decoded pages, so that later changes load the page again."""
         state = super().snapshot()
         self._forget()
+        if self._store.budget is not None:
+            self._store.budget.enforce()
         return state
 
     def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
         super().adopt(pages, stored)
         self._forget()
+        if self._kept is not None:
+            self._kept.clear()
+
+    def clear(self) -> None:
+        super().clear()
+        if self._kept is not None:
+            self._kept.clear()
 
     def _values_of(self, key: Any) -> KeyEntry:
         """All values of a key, by name."""
         states = {name: column[key] for name, column in self.columns.items() if key in column and name is not _ENTRIES}
         return {**states, **self.entries.get(key, {})}
+
+    def _stored_page(self, number: int) -> Page:
+        if self._kept is not None and (columns := self._kept.columns(number)) is not None:
+            return self._load(columns)
+        return super()._stored_page(number)
+
+    def _write(self, number: int, data: bytes) -> None:
+        kept, (_, names, *columns) = self._kept, self._encoded
+        if kept is None or not kept.has(number, data):
+            super()._write(number, data)
+        if kept is None:
+            return
+        if all(map(_is_fixed, names, columns[1::2])):
+            kept.put(number, data, self._encoded)
+        else:
+            kept.remove(number)
 
     def _forget(self) -> None:
         self._decoded.clear()
@@ -95,8 +123,11 @@ class KeyPages(Pages):
             column.clear()
 
     def _decode(self, number: int, data: bytes) -> Page:
-        keys, names, *columns = self._codec.loads_columns(data, self._owner)
-        self.numbers.update(dict.fromkeys(keys, number))
+        return self._load(self._codec.loads_columns(data, self._owner))
+
+    def _load(self, decoded: Sequence[Sequence[Any]]) -> Page:
+        """Load the columns of a page."""
+        keys, names, *columns = decoded
         for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
             if self.migrations is not None and self._convert(name, holders or keys, values):
                 continue
@@ -131,9 +162,17 @@ class KeyPages(Pages):
             elif column and (holders := [key for key in keys if key in column]):
                 names.append(name)
                 columns += holders, list(map(column.__getitem__, holders))
+        self._encoded = columns
         try:
             return self._codec.dumps_columns(columns)
         except SerializationError:
             for key in keys:
                 encode_state(self._codec, self._values_of(key), f"{self._owner}, key {shorten(key)}")
             raise
+
+
+def _is_fixed(name: str | None, values: Sequence[Any]) -> bool:
+    """Return whether no function can change one of these values of a column in place."""
+    if name is _ENTRIES:
+        return all(map(_TIMERS.issuperset, values))  # lists of times, which only the runtime changes
+    return IMMUTABLE.issuperset(map(type, values)) or all(map(is_immutable, values))

@@ -189,10 +189,10 @@ class PagedKeyedStore:
         if self._pages.learns(self._count, len(self._numbers)):
             self._pages.learn(dict.fromkeys(sampled(self._numbers)))
         self._grow()
-        for number in self._pages.changed:
-            page = self._pages.load(number)
-            for domain, deadlines in self._deadlines.items():
-                deadlines.put(number, self._earliest(page, domain))
+        for domain, deadlines in self._deadlines.items():
+            if self._entries or deadlines.next() is not None:
+                for number in self._pages.changed:
+                    deadlines.put(number, self._earliest(self._pages.load(number), domain))
         if not self._count:
             self._pages.clear()
         self.touched.clear()  # so that later changes load the value or entry again
@@ -221,9 +221,8 @@ class PagedKeyedStore:
     def _place(self, key: Any) -> int:
         """Return the page of ``key``, adding the key if necessary."""
         if key not in self._numbers:
-            number = self._pages.number_of(key)
-            self._pages.load(number)
-            if key not in self._numbers:
+            number = self._numbers[key] = self._pages.number_of(key)
+            if key not in self._pages.load(number):
                 self._pages.add(key, number)
                 self._count += 1
                 if self._count > _CROWDED * self._pages.count:
@@ -246,9 +245,11 @@ class PagedKeyedStore:
 
     def _drop_empty(self) -> None:
         entries = self._entries
+        if self.remembers and not entries:
+            return
         for number in self._pages.changed:
             page = self._pages.load(number)
-            for key in [key for key in page if key in entries and not entries[key]] if entries else ():
+            for key in [key for key in page if key in entries and not entries[key]]:
                 del entries[key]
             if not self.remembers:
                 self._count -= self._pages.drop_empty(page)

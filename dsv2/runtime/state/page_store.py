@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.state.page_budget import PageBudget
 
 
 class PageStore(Protocol):
@@ -21,6 +22,10 @@ class PageStore(Protocol):
     @property
     def page_bytes(self) -> int | None:
         """The size that pages should have on average, because each is read and written as a whole. None: any size."""
+
+    @property
+    def budget(self) -> PageBudget | None:
+        """The memory for pages that stay decoded after a snapshot. None: none do."""
 
     def get(self, number: int) -> bytes | None:
         """Return a page, or None. Raises ``CorruptDataError`` if it is damaged."""
@@ -62,6 +67,7 @@ class BlobPages:
 
     most = 1 << 15
     page_bytes = None
+    budget = None
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
@@ -90,12 +96,13 @@ class BlobPages:
 class EntryPages:
     """Pages as entries of a map. Each is sealed as its own blob, because it is read independently."""
 
-    __slots__ = ("_codec", "_entries", "_name", "_owner", "_read")
+    __slots__ = ("_codec", "_entries", "_name", "_owner", "_read", "budget")
 
     most = 1 << 32
     page_bytes = 640  # less would cost more for each call and for the key of the entry than it saves
 
-    def __init__(self, entries: Entries, name: str, codec: Codec, owner: str) -> None:
+    def __init__(self, entries: Entries, name: str, codec: Codec, owner: str, budget: PageBudget | None = None) -> None:
+        self.budget = budget
         self._entries = entries
         self._name = name
         self._codec = codec
@@ -137,6 +144,6 @@ def in_blob(name: str, owner: str) -> PageStore:
     return BlobPages()
 
 
-def in_entries(entries: Entries, codec: Codec) -> PageStores:
+def in_entries(entries: Entries, codec: Codec, budget: PageBudget | None = None) -> PageStores:
     """Return ``PageStores`` that use a map of the runtime."""
-    return lambda name, owner: EntryPages(entries, name, codec, owner)
+    return lambda name, owner: EntryPages(entries, name, codec, owner, budget)

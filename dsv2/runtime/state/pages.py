@@ -85,8 +85,12 @@ class PageCache:
     def _put(self, number: int, page: Page) -> int:
         """Store a page and return its size in bytes."""
         data = self._encode(page)
-        self._store.put(number, data)
+        self._write(number, data)
         return len(data)
+
+    def _write(self, number: int, data: bytes) -> None:
+        """Store the page that was encoded last."""
+        self._store.put(number, data)
 
     def _stored_page(self, number: int) -> Page:
         data = self._store.get(number)

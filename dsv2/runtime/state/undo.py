@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from operator import is_
 from typing import Any
 
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.immutable import IMMUTABLE, is_flat
 from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.runtime.state.page_store import PageStores
 from dsv2.spi import KeyEntry
 
 _ABSENT: Any = object()
-_IMMUTABLE = frozenset((int, float, complex, bool, str, bytes, type(None)))
 
 
 class UndoLog:
@@ -145,7 +144,7 @@ class LoggedDict(dict[Any, Any]):
         if not self.saved:
             self._log.changed(self)
         value = dict.get(self, key, _ABSENT)
-        self.saved[key] = value if type(value) in _IMMUTABLE else _save(value)
+        self.saved[key] = value if type(value) in IMMUTABLE else _save(value)
 
 
 class _Saved:
@@ -177,26 +176,18 @@ def _restored(saved: Any) -> Any:
 def _save(value: Any) -> Any:
     """Return a value that restores ``value`` after a change in place: itself, a copy, or a ``_Saved``."""
     kind = type(value)
-    if kind in _IMMUTABLE or value is _ABSENT:
+    if kind in IMMUTABLE or value is _ABSENT:
         return value
     if kind is list:
-        return _Saved(value, [one if type(one) in _IMMUTABLE else _save(one) for one in value])
+        return _Saved(value, [one if type(one) in IMMUTABLE else _save(one) for one in value])
     if kind is dict:
-        return _Saved(value, {key: one if type(one) in _IMMUTABLE else _save(one) for key, one in value.items()})
+        return _Saved(value, {key: one if type(one) in IMMUTABLE else _save(one) for key, one in value.items()})
     if isinstance(value, tuple):
-        parts = [one if type(one) in _IMMUTABLE else _save(one) for one in value]
+        parts = [one if type(one) in IMMUTABLE else _save(one) for one in value]
         if all(map(is_, parts, value)):
             return value
         return _Saved(value, parts) if kind is tuple else copy.deepcopy(value)
-    return value if _is_flat(value) else copy.deepcopy(value)
-
-
-def _is_flat(value: Any) -> bool:
-    """Return whether ``value`` is a frozen dataclass with immutable fields."""
-    parameters = getattr(type(value), "__dataclass_params__", None)
-    if parameters is None or not parameters.frozen:
-        return False
-    return all(type(getattr(value, one.name, None)) in _IMMUTABLE for one in fields(value))
+    return value if is_flat(value) else copy.deepcopy(value)
 
 
 class UndoableKeyedStore(PagedKeyedStore):

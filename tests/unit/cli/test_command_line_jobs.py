@@ -327,6 +327,15 @@ def test_checks_of_the_local_runtime_are_for_tests(run: Run, tmp_path: Path, opt
     assert local_setting(tmp_path / "stored", "checks") == str(checks)
 
 
+def test_memory_budget(run: Run, tmp_path: Path) -> None:
+    stored = tmp_path / "stored"
+    assert run("run", "jobs:numbers", "--checkpoint", "stored", "--available-now", "--runtime", "local")[0] == 0
+    assert local_setting(stored, "memory_budget") == "256 MB"
+    assert run("run", "jobs:numbers", "--checkpoint", "stored", "--runtime", "local", "--memory-budget", "7")[0] == 0
+    assert local_setting(stored, "memory_budget") == "7 MB"
+    assert "memory_budget" in run("run", "jobs:numbers", "--runtime", "local", "--memory-budget", "-1")[2]
+
+
 def test_restarts_after_failures(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = tmp_path / "stored"
     assert run("run", "jobs:numbers", "--checkpoint", "stored")[0] == 0
