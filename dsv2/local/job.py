@@ -100,7 +100,7 @@ class LocalJob(ThreadJob, NotebookHandle):
         except Dsv2Error as error:
             failure = error
         except BaseException as error:
-            if not self._has_own_thread:
+            if not (self._has_own_thread or (self._restarts.are_enabled and isinstance(error, Exception))):
                 raise
             failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
             failure.__cause__ = error

@@ -62,6 +62,11 @@ class Restarts:
         self.count = 0
         """The number of restarts."""
 
+    @property
+    def are_enabled(self) -> bool:
+        """True if the job may be restarted."""
+        return self._policy is not None
+
     def delay_ms(self, error: Dsv2Error, now_ms: int) -> int | None:
         """Return how long the job waits before it is restarted after ``error``; None: it is not restarted."""
         policy = self._policy

@@ -21,7 +21,7 @@ from dsv2.errors import (
     MissingUidWarning,
 )
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.local import LocalRuntime
+from dsv2.local import LocalRuntime, RestartPolicy
 from dsv2.runtime.state import row_loader
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource
@@ -91,7 +91,9 @@ class Job:
         self.ledger = Ledger()
         self.batches: dict[int, list[Any]] = {}
 
-    def run(self, step: Callable[[], None] = lambda: None, **options: Any) -> None:
+    def run(
+        self, step: Callable[[], None] = lambda: None, restarts: RestartPolicy | None = None, **options: Any
+    ) -> Any:
         def replace(records: list[Any], batch_id: int) -> None:
             step()
             assert self.batches.setdefault(batch_id, records) == records
@@ -99,14 +101,14 @@ class Job:
 
         self.ledger.step = step
         clock = ManualClock(step=ms(5))
-        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=len(self.batches), clock=clock))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=len(self.batches), clock=clock, restarts=restarts))
         env.set_parallelism(2)
         source = DataGeneratorSource(lambda index: index, count=RECORDS, records_per_batch=7)
         counts = env.from_source(source).with_uid("in").key_by(five).process(Counting()).with_uid("counts")
         counts.to_sink(self.ledger).with_uid("ledger")
         counts.to_sink(ForeachBatchSink(replace)).with_uid("batches").with_parallelism(1)
         with steps_of_files(step):
-            env.execute("counting", checkpoint_location=self.checkpoint, **options)
+            return env.execute("counting", checkpoint_location=self.checkpoint, **options)
 
     def check(self) -> None:
         expected = Counter([(key, n) for key in range(5) for n in range(1, 7)] + [(RECORDS // 2 % 5, 0)])
@@ -129,6 +131,23 @@ def test_crash_at_any_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
         job.run()
         job.check()
     assert number > 40
+
+
+def test_restart_after_a_failure_at_any_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    class FullDisk(Steps):
+        def __call__(self) -> None:
+            self.left -= 1
+            if self.left == -1:
+                raise OSError("No space left on device")
+
+    restarted = 0
+    for number in itertools.count():
+        job, steps = Job(tmp_path / str(number)), FullDisk(number)
+        restarted += job.run(steps, RestartPolicy()).progress.restarts
+        job.check()
+        if steps.left >= 0:
+            break
+    assert restarted > 40
 
 
 def test_failed_job_continues_after_the_last_complete_batch(tmp_path: Path) -> None:
