@@ -1,12 +1,14 @@
 """The latency of records, from their due time to the sink, by rate.
 
 The job is the running count (``benchmarks/jobs/running_count.py``): a source, a keyed function with state, and a sink
-on the driver, in ``local[2]``. Each record has a due time. A micro-batch contains the records that are due when it is
-planned, so a record waits for the previous micro-batch and then for its own. The first seconds, in which the job starts
-and catches up, are not measured. A rate is sustained if the latency at the end is not higher than at the beginning.
+on the driver, in Spark's ``local[2]`` and on the local runtime. Each record has a due time. A micro-batch contains the
+records that are due when it is planned, so a record waits for the previous micro-batch and then for its own. The first
+seconds, in which the job starts and catches up, are not measured. A rate is sustained if the latency at the end is not
+higher than at the beginning.
 
-Java's compilers need minutes, so each rate is measured twice: after 20 s and after 120 s. Only the first rate begins in
-a new JVM. A second table shows the parts of the micro-batches, as Spark times them.
+Java's compilers need minutes, so each rate is measured twice on Spark: after 20 s and after 120 s. Only the first rate
+begins in a new JVM. A second table shows the parts of the micro-batches, as Spark times them. The local runtime is
+measured once for each rate.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -31,6 +34,8 @@ from benchmarks.common.report import Arguments, Report
 from benchmarks.jobs.running_count import one_more
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.jobs.progress_log import read_progress
+from dsv2.local import LocalRuntime
 from dsv2.model import RecordBatch
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import Portion
@@ -42,6 +47,9 @@ __all__ = ("main",)
 NAME = "latency"
 SHORT = {"rates": [200], "seconds": 2.0, "skip": [1.0]}
 PERCENTILES = (50, 90, 95, 99)
+
+LOCAL: Mapping[str, Mapping[str, Any]] = {"local": {}, "local, not durable": {"durable": False}}
+"""The settings of the local runtime that are measured."""
 
 _KEYS = 1_000
 _SPLITS = 2
@@ -111,25 +119,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report(NAME, "Latency by rate", conditions)
     with spark_session("latency benchmark") as spark:
         measured = [(rate, one) for rate in options.rates for one in measure(spark, rate, options)]
-    header = (
-        "records/s",
-        "after s",
-        "records",
-        *(f"{percent} % ms" for percent in PERCENTILES),
-        "longest ms",
-        "last second / first",
-    )
-    report.table("From due to the sink", header, [_numbers(rate, one) for rate, one in measured])
+    report.table("From due to the sink", _HEADER, [_numbers(rate, one) for rate, one in measured])
+    _add_parts(report, [(f"{rate}, after {one.skipped:g} s", one) for rate, one in measured])
+    local = [(name, rate, measure_locally(name, rate, options)) for name in LOCAL for rate in options.rates]
+    rows = [(name, *_numbers(rate, one)) for name, rate, one in local]
+    report.table("From due to the sink, local runtime", ("runtime", *_HEADER), rows)
+    _add_parts(report, [(f"{name}, {rate}", one) for name, rate, one in local])
+    report.publish(options.results)
+    return 0
+
+
+def _add_parts(report: Report, measured: Sequence[tuple[str, Measured]]) -> None:
     names = dict.fromkeys(name for _, one in measured for name in one.parts)
     table: list[tuple[str | float, ...]] = [
         (name, *(round(one.parts.get(name, 0), 1) for _, one in measured)) for name in names
     ]
     whole = [round(sum(one.parts.values()), 1) for _, one in measured]
-    title = "Parts of a micro-batch, median in ms, by records/s"
-    settings = [f"{rate}, after {one.skipped:g} s" for rate, one in measured]
+    title, settings = "Parts of a micro-batch, median in ms, by records/s", [setting for setting, _ in measured]
     report.table(title, ("part", *settings), [*table, ("sum of the medians", *whole)])
-    report.publish(options.results)
-    return 0
 
 
 @dataclass(frozen=True)
@@ -145,28 +152,20 @@ class Measured:
 
 
 def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list[Measured]:
-    """Run the job once, and measure it as often as ``options`` say."""
-    late: list[tuple[float, float]] = []
+    """Run the job once on Spark, and measure it as often as ``options`` say."""
     begin = time.time() + 1
     spans = [(begin + skipped, begin + skipped + options.seconds) for skipped in options.skip]
 
-    def write(counts: list[tuple[int, float]], batch_id: int) -> None:
-        now = time.time()
-        late.extend((moment, now - moment) for _, moment in counts if any(a <= moment < b for a, b in spans))
-
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(_SPLITS)
-    count = int(rate * (max(options.skip) + options.seconds))
-    records = env.from_source(Paced(rate, begin, count), "records").with_uid("records")
-    counts = records.key_by(lambda record: record.user).process(Count()).with_uid("counts")
-    counts.to_sink(ForeachBatchSink(write)).with_uid("late")
+    late = _build(env, rate, begin, spans)
     with checkpoint() as folder:
         job = env.execute_async("latency", checkpoint_location=folder)
         job.result()
         assert isinstance(job, StreamingJob)
         progress = [one for one in job.query.recentProgress if "addBatch" in one.durationMs]
         stages = stages_of(spark)
-    assert len(late) == sum(any(a <= begin + index / rate < b for a, b in spans) for index in range(count))
+    _check_complete(late, rate, begin, spans)
     last_begin = [*(end for _, end in spans[:-1]), math.inf]  # the last records may wait for their micro-batch
     return [
         Measured(
@@ -178,8 +177,59 @@ def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list
     ]
 
 
+def measure_locally(name: str, rate: int, options: argparse.Namespace) -> Measured:
+    """Run the job once on the local runtime with the settings ``name``."""
+    begin, skipped = time.time() + 1, min(options.skip)
+    first, end = begin + skipped, begin + skipped + options.seconds
+    settings = LOCAL[name]
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False, **settings))
+    env.set_parallelism(settings.get("processes", 1))
+    late = _build(env, rate, begin, [(first, end)])
+    with checkpoint() as folder:
+        env.execute("latency", checkpoint_location=folder)
+        batches = {batch.batch_id: batch for progress in read_progress(folder) for batch in progress.batches}
+    _check_complete(late, rate, begin, [(first, end)])
+    measured = [batch for batch in batches.values() if first <= batch.started_at_ms / 1000 < end]
+    parts = [{**batch.phases, "rest": batch.duration_ms - sum(batch.phases.values())} for batch in measured]
+    return Measured(skipped, sorted(late), median_parts(parts))
+
+
+def _build(
+    env: ExecutionEnvironment, rate: int, begin: float, spans: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Build the job. Return a list that will contain the due time and the latency of the records due in ``spans``."""
+    late: list[tuple[float, float]] = []
+
+    def write(counts: list[tuple[int, float]], batch_id: int) -> None:
+        now = time.time()
+        late.extend((moment, now - moment) for _, moment in counts if any(a <= moment < b for a, b in spans))
+
+    count = int(rate * (max(end for _, end in spans) - begin))
+    records = env.from_source(Paced(rate, begin, count), "records").with_uid("records")
+    counts = records.key_by(lambda record: record.user).process(Count()).with_uid("counts")
+    counts.to_sink(ForeachBatchSink(write)).with_uid("late")
+    return late
+
+
+def _check_complete(
+    late: Sequence[tuple[float, float]], rate: int, begin: float, spans: Sequence[tuple[float, float]]
+) -> None:
+    count = int(rate * (max(end for _, end in spans) - begin))
+    assert len(late) == sum(any(a <= begin + index / rate < b for a, b in spans) for index in range(count))
+
+
 def _began(progress: StreamingQueryProgress) -> float:
     return datetime.fromisoformat(progress.timestamp).timestamp()
+
+
+_HEADER = (
+    "records/s",
+    "after s",
+    "records",
+    *(f"{percent} % ms" for percent in PERCENTILES),
+    "longest ms",
+    "last second / first",
+)
 
 
 def _numbers(rate: int, measured: Measured) -> tuple[float | int, ...]:
@@ -193,8 +243,8 @@ def _numbers(rate: int, measured: Measured) -> tuple[float | int, ...]:
         rate,
         measured.skipped,
         len(late),
-        *(round(cuts[percent - 1] * 1000) for percent in PERCENTILES),
-        round(delays[-1] * 1000),
+        *(round(cuts[percent - 1] * 1000, 1) for percent in PERCENTILES),
+        round(delays[-1] * 1000, 1),
         growth,
     )
 

@@ -97,6 +97,10 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     assert 0 < delays[0] <= delays[-1] < 60_000
     assert delays == sorted(delays)
     assert growth > 0
+    local = report["tables"][2]["rows"]
+    assert [row[:4] for row in local] == [["local", 200, 1, 400], ["local, not durable", 200, 1, 400]]
+    assert all(0 < row[4] <= row[-2] < 60_000 for row in local)
+    assert all(part in dict(row[:2] for row in report["tables"][3]["rows"]) for part in ("source", "level 1", "commit"))
     parts = dict(report["tables"][1]["rows"])
     assert parts["stage 1"] > 0
     assert parts["stage 2"] > 0
