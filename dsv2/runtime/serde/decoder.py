@@ -6,11 +6,11 @@ attributes of objects that it has just created.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
-from sys import byteorder
 from typing import Any, Final
+
+import msgspec
 
 from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
@@ -40,6 +40,10 @@ def check_hashes(members: Sequence[Any]) -> Sequence[Any]:
     return members
 
 
+_NUMBERS: Final[Mapping[str, Callable[[bytes], list[Any]]]] = {
+    "int": msgspec.msgpack.Decoder(list[int]).decode,
+    "float": msgspec.msgpack.Decoder(list[float]).decode,
+}
 _CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
 _HASHING: Final = frozenset({"dict", "set", "OrderedDict", "Counter", "defaultdict"})
 _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "frozenset": frozenset}
@@ -95,14 +99,10 @@ class ColumnDecoder:
         self._depth -= 1
         return decoded
 
-    def _numbers(self, code: str, data: bytes) -> list[Any]:
-        if code not in ("i", "q", "d"):
-            raise CorruptDataError(f"{code!r} is not a type code of numbers.")
-        numbers = array(code)
-        numbers.frombytes(data)
-        if byteorder == "big":
-            numbers.byteswap()
-        return numbers.tolist()
+    def _numbers(self, kind: str, data: bytes) -> list[Any]:
+        if kind not in _NUMBERS:
+            raise CorruptDataError(f"{kind!r} is not a type of numbers.")
+        return _NUMBERS[kind](data)
 
     def _integers(self, values: list[bytes]) -> list[Any]:
         return [int.from_bytes(value, "little", signed=True) for value in values]

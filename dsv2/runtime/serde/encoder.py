@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from sys import byteorder
 from typing import Any
 
+import msgspec
 from msgspec.msgpack import Ext
 
 from dsv2.base.columnar import Columnar, WholeNumbers
@@ -26,6 +25,7 @@ BUFFER = 1
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _NUMERIC = frozenset({int, float})
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class NoTreeError(Exception):
@@ -208,15 +208,10 @@ def _flat(containers: Iterable[Iterable[Any]]) -> list[Any]:
 
 
 def _numbers(kind: type, values: Sequence[Any]) -> Node:
-    for code in "d" if kind is float else "iq":
-        try:
-            numbers = array(code, values)
-        except OverflowError:
-            continue
-        if byteorder == "big":
-            numbers.byteswap()
-        return nodes.NUMBERS, code, numbers.tobytes()
-    return nodes.INTEGERS, list(map(_integer, values))
+    try:
+        return nodes.NUMBERS, kind.__name__, _pack(values)
+    except OverflowError:
+        return nodes.INTEGERS, list(map(_integer, values))
 
 
 def _integer(value: int) -> bytes:

@@ -17,7 +17,7 @@ Node: TypeAlias = Any
 """A tuple ``(tag, ...)`` on the way out, a list on the way in."""
 
 ATOMS: Final = 0  # values that MessagePack itself distinguishes
-NUMBERS: Final = 1  # type code of an array, its bytes, little-endian: many whole numbers of 64 bits, or many floats
+NUMBERS: Final = 1  # int or float, an array of MessagePack: many whole numbers of 64 bits, or many floats
 INTEGERS: Final = 2  # bytes: whole numbers beyond 64 bits
 TEXTS: Final = 3  # bytes: strings with surrogates
 MIXED: Final = 4  # a code for each value, a node for each code
@@ -43,7 +43,7 @@ ATOMIC: Final = frozenset({type(None), bool, int, float, str, bytes})
 """The types of ``ATOMS``."""
 
 MANY: Final = 16
-"""So many numbers are written as an array, which is read several times as fast."""
+"""So many numbers are written as an array of their own, whose types need not be checked."""
 
 MAX_DEPTH: Final = 64
 """Containers within each other. Deeper values overflow the stacks of those who hash, compare and print them."""

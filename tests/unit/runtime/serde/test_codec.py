@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import Row
 
 from dsv2.errors import CorruptDataError
-from dsv2.runtime.serde import decoder, encoder, nodes
+from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import WatermarkHandlingResult, new_builder
@@ -293,18 +293,6 @@ def test_sharing_within_one_value_is_kept() -> None:
     assert first.left is first.right
     assert second.left is not first.left
     assert third[0] is third
-
-
-def test_numbers_are_little_endian_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that the machine is not: then its own numbers are in the wrong order, and are swapped twice."""
-    numbers = [*range(100, 200)]
-    little = PLAIN.dumps(numbers)
-    monkeypatch.setattr(encoder, "byteorder", "big")
-    big = PLAIN.dumps(numbers)
-    assert sorted(big) == sorted(little)
-    assert big != little
-    monkeypatch.setattr(decoder, "byteorder", "big")
-    assert PLAIN.loads(big, "test") == numbers
 
 
 def test_tags_of_node_kinds_are_unique() -> None:
