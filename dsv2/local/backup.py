@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
 from dsv2.base.folders import force_folder
 from dsv2.checkpoint.folder_kinds import LOCAL_FILES
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, CorruptDataError, Dsv2Error
 from dsv2.local.checkpoint import LocalCheckpoint
-from dsv2.local.page_log import PageLog
 from dsv2.local.restoration import on_disk
+
+_ATTEMPTS = 5
+_COPIED_BYTES = 1 << 20
 
 
 def back_up(checkpoint: str, path: str) -> int:
@@ -31,42 +34,56 @@ def back_up(checkpoint: str, path: str) -> int:
     try:
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, new, ignore_errors=True)
-            _copy_log(source / LOCAL_FILES, new / LOCAL_FILES)
-            _copy_others(source, new)  # after the log: the next start writes later ones again
-            copied = LocalCheckpoint(on_disk(new))
-            stored = copied.last()
-            copied.release()
-            if stored is None:
-                raise ConfigurationError(f"The checkpoint {source} has no complete micro-batch.")
+            batch_id = _copy_logs(source, new)
+            _copy_others(source, new)  # after the logs: the next start writes later ones again
+            for folder, _, _ in os.walk(new):
+                force_folder(Path(folder))
             os.rename(new, target)
             force_folder(target.parent)
     except OSError as error:
         raise ConfigurationError(f"The backup {target} cannot be written: {error}.") from error
-    return stored.batch_id
+    return batch_id
 
 
-def _copy_log(source: Path, target: Path) -> None:
-    """Copy the segments. The last one may get more transactions, until it is read.
+def _copy_logs(source: Path, target: Path) -> int:
+    """Copy the logs, and return the last micro-batch that they have.
 
-    Their content never changes, nor are their names used twice. So a copy is complete if it has all segments that its
-    last transaction refers to. It rarely lacks one, since the job has to begin a segment while they are listed.
+    Each is copied up to its size at one moment. That of a worker process gets a transaction first, so it comes last.
+    The content of segments never changes, nor are their names used twice. So a copy is complete if it has all segments
+    that its last transaction refers to. It rarely lacks one, since the job has to begin a segment meanwhile.
     """
-    while segments := sorted(source.glob("[0-9]*")):
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+    error: Dsv2Error | None = None
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(target / LOCAL_FILES, ignore_errors=True)
         with ExitStack() as stack:
-            files: list[IO[bytes]] = []
-            for segment in reversed(segments):  # the job deletes the first one first
-                with contextlib.suppress(FileNotFoundError):
-                    files.append(stack.enter_context(open(segment, "rb")))
-            for file in files:  # they can be read also when the job has deleted them
-                _copy(file, target / Path(file.name).name)
-        log = PageLog(str(target))
-        log.recover(writes=False)
-        log.close()
-        if files and not log.lacks_segments:
-            force_folder(target)
-            return
+            logs = [source / LOCAL_FILES, *sorted(source.glob(f"{LOCAL_FILES}/*/*"))]
+            parts = [part for log in logs for part in _open_segments(log, stack)]
+            for file, size in parts:  # they can be read also when the job has deleted them
+                _copy(file, target / Path(file.name).relative_to(source), size)
+        checkpoint = LocalCheckpoint(on_disk(target))
+        try:
+            if (stored := checkpoint.last()) is None:
+                error = ConfigurationError(f"The checkpoint {source} has no complete micro-batch.")
+            elif not checkpoint.lacks_segments():
+                return stored.batch_id
+        except CorruptDataError as damage:  # also of a worker that has begun a segment meanwhile
+            error = damage
+        finally:
+            checkpoint.release()
+    raise error or CorruptDataError(f"The checkpoint {source} lacks a segment.")
+
+
+def _segments(log: Path) -> list[Path]:
+    return sorted(log.glob("[0-9]*.log"))
+
+
+def _open_segments(log: Path, stack: ExitStack) -> list[tuple[IO[bytes], int]]:
+    """Open the segments of a log, and return them with their sizes."""
+    opened: list[IO[bytes]] = []
+    for segment in reversed(_segments(log)):  # the job deletes the first one first
+        with contextlib.suppress(FileNotFoundError):
+            opened.append(stack.enter_context(segment.open("rb")))
+    return [(file, os.fstat(file.fileno()).st_size) for file in opened]
 
 
 def _copy_others(source: Path, target: Path) -> None:
@@ -74,12 +91,14 @@ def _copy_others(source: Path, target: Path) -> None:
     for file in (Path(folder, name) for folder, _, names in os.walk(source) for name in names):
         if file.relative_to(source).parts[0] != LOCAL_FILES and not file.name.startswith("."):
             with contextlib.suppress(FileNotFoundError), open(file, "rb") as opened:
-                _copy(opened, target / file.relative_to(source))
+                _copy(opened, target / file.relative_to(source), sys.maxsize)
 
 
-def _copy(source: IO[bytes], target: Path) -> None:
+def _copy(source: IO[bytes], target: Path, size: int) -> None:
+    """Copy the first ``size`` bytes at most."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "wb") as file:
-        shutil.copyfileobj(source, file)
+        while size > 0 and (data := source.read(min(size, _COPIED_BYTES))):
+            size -= file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -146,6 +146,10 @@ class LocalCheckpoint:
         outputs = zip(batch.outputs, self._log.others, strict=False)
         return replace(batch, outputs=[output._replace(records=records) for output, records in outputs])
 
+    def lacks_segments(self) -> bool:
+        """Return whether pages are in segments that do not exist. Called after ``last``."""
+        return self._log.lacks_segments
+
     @property
     def is_written(self) -> bool:
         """True if the sinks have the last micro-batch."""

@@ -7,11 +7,13 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
@@ -50,7 +52,8 @@ class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
 
 
 def start(checkpoint: Path) -> tuple[Any, CollectSink[tuple[int, int]]]:
-    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(checks=False)), CollectSink[tuple[int, int]]()
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
+    sink = CollectSink[tuple[int, int]]()
     numbers = env.from_source(DataGeneratorSource(same, records_per_batch=100)).with_uid("numbers")
     numbers.key_by(key_of).process(Counting()).with_uid("counts").to_sink(sink).with_uid("out")
     return env.execute_async("counts", checkpoint_location=checkpoint), sink
@@ -79,11 +82,24 @@ def test_running_job_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert all(nth == record // KEYS + 1 for record, nth in sink.results)
 
 
+class OneLog:
+    """A checkpoint with the transactions of a ``Writer``."""
+
+    def __init__(self, folder: LocalFolder) -> None:
+        self._log = opened(Path(folder.place("local")), writes=False)
+        self.lacks_segments = lambda: self._log.lacks_segments
+        self.release = self._log.close
+
+    def last(self) -> SimpleNamespace | None:
+        notes = self._log.notes
+        return SimpleNamespace(batch_id=int(notes["number"])) if notes else None
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_job_that_writes_between_the_steps_of_a_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    writer = Writer(tmp_path / "log", seed)
+    writer = Writer(tmp_path / "log" / "local", seed)
     contents: dict[int, Content] = {}
 
     def write(most: int) -> None:
@@ -95,11 +111,11 @@ def test_job_that_writes_between_the_steps_of_a_backup(
 
     def with_writes(real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*arguments: Any, **options: Any) -> Any:
-            write(12)
+            write(3)
             try:
                 return real(*arguments, **options)
             finally:
-                write(12)
+                write(3)
 
         return step
 
@@ -107,16 +123,15 @@ def test_job_that_writes_between_the_steps_of_a_backup(
     writer.commit()
     contents[1] = writer.committed
     write(40)
-    for name in ("_copy", "open"):
-        monkeypatch.setattr(backup, name, with_writes(getattr(backup, name, open)), raising=False)
+    monkeypatch.setattr(backup, "_copy", with_writes(backup._copy))
+    monkeypatch.setattr(Path, "open", with_writes(Path.open))
     monkeypatch.setattr(os, "scandir", with_writes(os.scandir))
+    monkeypatch.setattr(backup, "LocalCheckpoint", OneLog)
     first = writer.number
-    backup._copy_log(tmp_path / "log", tmp_path / "copy")
+    number = backup._copy_logs(tmp_path / "log", tmp_path / "copy")
     monkeypatch.undo()
-    copy = opened(tmp_path / "copy")
-    number = int(copy.notes["number"])
     assert first <= number <= writer.number
-    assert content_of(copy) == contents[number]
+    assert content_of(opened(tmp_path / "copy" / "local")) == contents[number]
 
 
 def test_folder_that_exists_is_refused(tmp_path: Path) -> None:
