@@ -12,6 +12,8 @@ from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
 from dsv2.runtime.state.rows import RowTable, StateRow, rows_of
 
+ROWS = 64
+"""The rows of a table in a page. More make micro-batches cheaper that touch most pages, fewer those that touch few."""
 _REST = ""  # the map with the state that is not in pages
 
 

@@ -12,7 +12,7 @@ from dsv2.checkpoint.key_samples import KeySample, KeySampler
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.readers import IndexedReader, SplitReader, own_copy
-from dsv2.local.state_pages import StatePages, StoredSubtask, read_tables
+from dsv2.local.state_pages import ROWS, StatePages, StoredSubtask, read_tables
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
@@ -201,7 +201,7 @@ class TaskGroup:
         if self._pages is None:
             return None
         pages = self._pages.of(self._plan.operators[head].uid, index)
-        return in_entries(pages, self._job.codec, self._pages.budget)
+        return in_entries(pages, self._job.codec, self._pages.budget, rows=ROWS)
 
 
 class ChainRestore:

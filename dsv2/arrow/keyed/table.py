@@ -25,7 +25,6 @@ from dsv2.runtime.state.page_store import PageStore
 ABSENT: Final = -1
 """The row of a key that has none."""
 
-_KEYS_PER_PAGE = 256
 _ROWS_AT_ONCE = 1 << 16
 _MIXER = np.uint64(0xD6E8FEB86659FD93)  # odd and irregular, so that every bit of a hash affects the page
 
@@ -264,7 +263,7 @@ class KeyedTable:
         return page
 
     def _grow(self) -> None:
-        before, wanted = self._page_count, min(-(-self.count // _KEYS_PER_PAGE), self._store.most)
+        before, wanted = self._page_count, min(-(-self.count // self._store.rows), self._store.most)
         if not self._stored:
             self._set_pages(max(wanted, 1))
             self._changed[:] = True

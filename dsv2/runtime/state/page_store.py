@@ -11,6 +11,9 @@ from typing import Protocol, TypeAlias
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.page_budget import PageBudget
 
+ROWS_PER_PAGE = 256
+"""The number of rows of a table that a page has, unless the runtime prefers another one."""
+
 
 class PageStore(Protocol):
     """Pages by number. A micro-batch reads only the pages that it requests."""
@@ -22,6 +25,10 @@ class PageStore(Protocol):
     @property
     def page_bytes(self) -> int | None:
         """The size that pages should have on average, because each is read and written as a whole. None: any size."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a table that a page should have on average."""
 
     @property
     def budget(self) -> PageBudget | None:
@@ -67,6 +74,7 @@ class BlobPages:
 
     most = 1 << 15
     page_bytes = None
+    rows = ROWS_PER_PAGE
     budget = None
 
     def __init__(self) -> None:
@@ -96,13 +104,22 @@ class BlobPages:
 class EntryPages:
     """Pages as entries of a map. Each is sealed as its own blob, because it is read independently."""
 
-    __slots__ = ("_codec", "_entries", "_name", "_owner", "_read", "budget")
+    __slots__ = ("_codec", "_entries", "_name", "_owner", "_read", "budget", "rows")
 
     most = 1 << 32
     page_bytes = 640  # less would cost more for each call and for the key of the entry than it saves
 
-    def __init__(self, entries: Entries, name: str, codec: Codec, owner: str, budget: PageBudget | None = None) -> None:
+    def __init__(
+        self,
+        entries: Entries,
+        name: str,
+        codec: Codec,
+        owner: str,
+        budget: PageBudget | None = None,
+        rows: int | None = None,
+    ) -> None:
         self.budget = budget
+        self.rows = rows or ROWS_PER_PAGE
         self._entries = entries
         self._name = name
         self._codec = codec
@@ -144,6 +161,13 @@ def in_blob(name: str, owner: str) -> PageStore:
     return BlobPages()
 
 
-def in_entries(entries: Entries, codec: Codec, budget: PageBudget | None = None) -> PageStores:
-    """Return ``PageStores`` that use a map of the runtime."""
-    return lambda name, owner: EntryPages(entries, name, codec, owner, budget)
+def in_entries(entries: Entries, codec: Codec, budget: PageBudget | None = None, rows: int | None = None) -> PageStores:
+    """Return ``PageStores`` that use a map of the runtime.
+
+    Args:
+        entries: The map.
+        codec: Wraps pages.
+        budget: The memory for pages that stay decoded after a snapshot. None: none do.
+        rows: The number of rows of a table that a page should have on average. None: ``ROWS_PER_PAGE``.
+    """
+    return lambda name, owner: EntryPages(entries, name, codec, owner, budget, rows)

@@ -64,6 +64,7 @@ class PageCache:
             elif number in self.stored:
                 self._store.remove(number)
         self.changed.clear()
+        self._decoded.clear()  # else all pages would be in memory in the end
         self.stored = stored
         return self._store.snapshot()
 

@@ -16,6 +16,7 @@ import pytest
 from dsv2.arrow.keyed import page_format, table
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
+from dsv2.runtime.state import page_store
 from tests.golden_columns import FILE, Report, Running, Window, after_restart, content, plan_of_job
 from tests.golden_format import Content, comparable, program_in
 
@@ -41,7 +42,7 @@ def test_states_and_pages_are_the_recorded_bytes(recorded: Content) -> None:
         (page_format, "_LEAST", Struct(">q")),
         (page_format, "_WIDTHS", ((2, np.uint16), *page_format._WIDTHS[1:])),
         (page_format, "_LIMITS", page_format._LIMITS // np.uint64(2)),
-        (table, "_KEYS_PER_PAGE", 128),
+        (page_store, "ROWS_PER_PAGE", 128),
         (table, "_MIXER", np.uint64(3)),
     ],
 )
