@@ -117,6 +117,7 @@ class LocalCheckpoint:
         """Forget what was not stored, as if this process had died. Other jobs cannot use the checkpoint meanwhile."""
         self._log.close()
         self._log = PageLog(self.folder.place(LOCAL_FILES), durable=self._durable)
+        self.pages = StatePages(self._log, self.pages.budget)
         self._noted = {}
 
     def release(self) -> None:
