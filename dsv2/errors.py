@@ -11,7 +11,8 @@
     │   ├── SchemaError                  record type and table schema do not match
     │   └── SerializationError           a function, selector or value cannot be serialized
     ├── JobError                     the job failed while it ran
-    │   └── UserFunctionError            a callback of a process function raised an exception
+    │   ├── UserFunctionError            a callback of a process function raised an exception
+    │   └── WorkerLostError              a worker process of the local runtime has ended
     ├── ContractError                a callback violated the API contract; wrapped in UserFunctionError
     │   ├── UndeclaredWatermarkError     emitted a watermark identifier that nothing in the job declares
     │   ├── InvalidWatermarkError        a watermark value does not have the declared type
@@ -69,6 +70,7 @@ __all__ = (
     "UnreadStreamWarning",
     "UserFunctionError",
     "WatermarkDeclarationError",
+    "WorkerLostError",
 )
 
 
@@ -111,6 +113,10 @@ class JobError(Dsv2Error):
     """A job failed while it ran. For a failure in a callback see ``UserFunctionError``."""
 
 
+class WorkerLostError(JobError):
+    """A worker process of the local runtime has ended, for example because memory ran out."""
+
+
 class UserFunctionError(JobError):
     """A callback of a process function raised an exception.
 
@@ -130,8 +136,8 @@ class UserFunctionError(JobError):
         position: Where the record is in its source, or None if this is not known.
         ways_out: How the job can continue, or an empty string.
         exceeds_limit: Whether the error policy covers the exception, and a limit of the policy is exceeded.
-        cause: The original exception on the local runtime and in test harnesses. None on Spark, where callbacks run
-            in other processes.
+        cause: The original exception on the local runtime and in test harnesses. None on Spark and in worker
+            processes, because callbacks run in other processes there.
     """
 
     def __init__(

@@ -6,28 +6,36 @@ which is then planned again, or its complete result, which the next start writes
 log records that the sinks have it::
 
     local/00000003.log    segments of the log (``PageLog``)
+    local/workers-0/1     segments of the log of a worker process, which has the state of its subtasks instead
     local/lock            held by the process that runs the job
+
+A worker process writes its transaction first. The micro-batch is complete when the job's own log has it. A start
+removes transactions of workers that are newer.
 """
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.checkpoint.record import JobRecord, converted
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.local.page_log import PageLog
+from dsv2.local.page_log import LogPlace, PageLog, StoredLogs, open_log
 from dsv2.local.state_pages import StatePages, StoredSubtask, stored_subtasks
 from dsv2.runtime.state.page_budget import PageBudget
 
+_WORKERS = "workers-"
 _LOCK = f"{LOCAL_FILES}/lock"
 _NOTHING = object()
 _RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
@@ -42,6 +50,18 @@ class SinkOutput(NamedTuple):
     records: bytes
 
 
+class StoredWorkers(Struct, frozen=True):
+    """The logs of worker processes.
+
+    Attributes:
+        folder: The folder that has them, below that of the segments.
+        count: Their number.
+    """
+
+    folder: str
+    count: int
+
+
 class StoredBatch(JobRecord, frozen=True, kw_only=True):
     """A job after a micro-batch.
 
@@ -52,6 +72,7 @@ class StoredBatch(JobRecord, frozen=True, kw_only=True):
         runs: The runs that may have written the micro-batch to sinks, the last one last.
         letters: The dead letters of the micro-batch that nothing reads.
         outputs: The records for the sinks.
+        workers: The logs of worker processes, which have the state. None: this log has it.
     """
 
     checkpoint_id: str
@@ -60,6 +81,7 @@ class StoredBatch(JobRecord, frozen=True, kw_only=True):
     runs: Sequence[str] = []
     letters: Sequence[Mapping[str, Any]] = []
     outputs: Sequence[SinkOutput] = []
+    workers: StoredWorkers | None = None
 
 
 class LocalCheckpoint:
@@ -74,15 +96,62 @@ class LocalCheckpoint:
     def __init__(self, folder: LocalFolder, *, durable: bool = True, memory_budget: int = 0) -> None:
         self.folder = folder
         self._durable = durable
+        self.memory_budget = memory_budget
         self._log = PageLog(folder.place(LOCAL_FILES), durable=durable)
         self.pages = StatePages(self._log, PageBudget(memory_budget) if memory_budget else None)
         """The pages of the running micro-batch."""
         self._lock: IO[bytes] | None = None
         self._noted: dict[str, object] = {}  # the fields of the last micro-batch that this process has written
+        self._read: list[PageLog] = []  # logs of workers
+        self.workers: StoredWorkers | None = None
+        """The logs of the worker processes of this run. None: there are no such processes."""
 
     def subtasks(self) -> list[StoredSubtask]:
         """Return the state of all subtasks after the last micro-batch."""
-        return stored_subtasks(self._log)
+        stored = self._stored_workers()
+        if stored is None:
+            return stored_subtasks(self._log)
+        self._read += [open_log(place, durable=False, writes=False) for place in self._places(stored)]
+        return [subtask for log in self._read for subtask in stored_subtasks(log)]
+
+    @property
+    def lock(self) -> int:
+        """The file descriptor of the lock, which processes may inherit."""
+        assert self._lock is not None
+        return self._lock.fileno()
+
+    def begin_workers(self, count: int) -> list[LogPlace]:
+        """Begin a run with worker processes, and return their logs.
+
+        They are new ones if the number of processes has changed. The former ones are deleted when the first
+        micro-batch has been stored.
+        """
+        stored = self._stored_workers()
+        if stored is not None and stored.count == count:
+            self.workers = stored
+            return self._places(stored)
+        kept = None if stored is None else stored.folder
+        folder = next(name for number in itertools.count() if (name := f"{_WORKERS}{number}") != kept)
+        shutil.rmtree(self._place(folder), ignore_errors=True)  # of a process that died before it had stored anything
+        self.workers = StoredWorkers(folder, count)
+        return [LogPlace(place.folder) for place in self._places(self.workers)]
+
+    def stored_logs(self) -> StoredLogs:
+        """Return the logs with the state after the last micro-batch."""
+        stored = self._stored_workers()
+        logs = [LogPlace(self._place())] if stored is None else self._places(stored)
+        return StoredLogs(logs, own=stored == self.workers)
+
+    def _stored_workers(self) -> StoredWorkers | None:
+        note = self._log.notes.get("workers")
+        return None if note is None else msgspec.json.decode(note, type=StoredWorkers | None)
+
+    def _places(self, workers: StoredWorkers) -> list[LogPlace]:
+        batch_id = int(self._log.notes.get("batch_id", b"-1"))
+        return [LogPlace(self._place(workers.folder, str(number)), batch_id) for number in range(workers.count)]
+
+    def _place(self, *names: str) -> str:
+        return self.folder.place("/".join([LOCAL_FILES, *names]))
 
     def acquire(self) -> None:
         """Become the only job that uses the checkpoint, until ``release`` or the end of the process.
@@ -115,14 +184,14 @@ class LocalCheckpoint:
 
     def reopen(self) -> None:
         """Forget what was not stored, as if this process had died. Other jobs cannot use the checkpoint meanwhile."""
-        self._log.close()
+        self._close_logs()
         self._log = PageLog(self.folder.place(LOCAL_FILES), durable=self._durable)
         self.pages = StatePages(self._log, self.pages.budget)
         self._noted = {}
 
     def release(self) -> None:
         """Let other jobs use the checkpoint."""
-        self._log.close()
+        self._close_logs()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -171,10 +240,19 @@ class LocalCheckpoint:
             [output.records for output in batch.outputs],
         )
         self._noted = fields
+        if "workers" in changed and batch.workers == self.workers:
+            for name in os.listdir(self._place()):
+                if name.startswith(_WORKERS) and (batch.workers is None or name != batch.workers.folder):
+                    shutil.rmtree(self._place(name))
 
     def mark_written(self) -> None:
         """Record that the sinks have the last micro-batch."""
         self._log.mark()
+
+    def _close_logs(self) -> None:
+        for log in (self._log, *self._read):
+            log.close()
+        self._read = []
 
     def _check_runtime(self) -> None:
         kind = kind_of_folder(self.folder)

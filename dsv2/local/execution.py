@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -36,17 +36,19 @@ from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import record_of, restart, restore
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.sources import Reading
-from dsv2.local.tasks import CancelledError
+from dsv2.local.tasks import CancelledError, LocalTasks
+from dsv2.local.workers.tasks import WorkerSettings, WorkerTasks, view_of
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
-from dsv2.plan_view.runtime_view import RuntimeView
-from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import Halt
@@ -71,6 +73,7 @@ class JobStart:
         configuration: All settings of the job, for its checkpoint.
         control: The requests to the job.
         listeners: Receive the progress.
+        processes: The number of processes that run subtasks. 1: this process runs them.
         restarts: How often this process has restarted the job before.
     """
 
@@ -88,6 +91,7 @@ class JobStart:
     configuration: tuple[Section, ...]
     control: JobControl
     listeners: JobListeners
+    processes: int
     restarts: int
 
 
@@ -184,6 +188,7 @@ class Recorder:
             now_ms=now_ms,
             complete=run.ended,
             runs=[self._run_id],
+            workers=self._checkpoint and self._checkpoint.workers,
             letters=letters,
             outputs=encoded_outputs(self._plan, frames, run.codec),
         )
@@ -302,7 +307,7 @@ class MicroBatchRunner:
     def _run_batch(self, began_ms: int) -> None:
         batch_id = self._next_batch
         self._recorder.before_batch()
-        self._run.run_batch()
+        self._run.run_batch(batch_id)
         reports = self._run.progress()
         self._recorder.record(batch_id, self._time.now_ms, reports)
         self._next_batch += 1
@@ -429,7 +434,7 @@ class Execution:
         start, plan = self._start, self._plan
         run = self._run = self._new_run()
         if self._log is not None:
-            self._log.add_job(plan, start.clock.now_ms(), RuntimeView("local", one_process=True))
+            self._log.add_job(plan, start.clock.now_ms(), view_of(start.processes))
         run_id = str(uuid4())
         sinks = self._new_sinks(run_id)
         recorder = Recorder(start, run, sinks, run_id)
@@ -449,7 +454,7 @@ class Execution:
         except BaseException:
             run.close()
             raise
-        run.close_sources()
+        run.end()
         return outcome
 
     def _restore(self, run: LocalRun) -> None:
@@ -459,28 +464,49 @@ class Execution:
             return
         try:
             if state.is_unchanged:
-                assert self._checkpoint is not None
-                run.tasks.restore(self._checkpoint.subtasks())
+                self._restore_unchanged(run)
                 return
             if self._checkpoint is not None:
                 self._checkpoint.pages.replace_all()
+                run.tasks.replace_pages()
             restore(self._plan, run, state.program, state.rows, self._begun.record.sources)
         except CorruptDataError as error:
             raise CorruptDataError(f"{state.place}: {error}") from error
+
+    def _restore_unchanged(self, run: LocalRun) -> None:
+        assert self._checkpoint is not None
+        stored = self._checkpoint.stored_logs()
+        if self._checkpoint.workers is not None and not stored.own:
+            self._checkpoint.pages.replace_all()  # the workers copy them
+        run.tasks.restore(stored)
 
     def _new_run(self) -> LocalRun:
         start = self._start
         return LocalRun(
             self._plan,
-            self._time,
             start.clock,
-            random.Random(start.seed) if start.checks else None,
-            checks=start.checks,
+            self._new_tasks,
             positions=self._begun.record.sources,
             reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),
-            pages=None if self._checkpoint is None else self._checkpoint.pages,
             is_cancelled=lambda: start.control.is_cancelled,
         )
+
+    def _new_tasks(
+        self, codec: Codec, to_sink: EmitFrame, is_cancelled: Callable[[], bool]
+    ) -> LocalTasks | WorkerTasks:
+        start, plan, clock, checkpoint = self._start, self._plan, self._start.clock, self._checkpoint
+        if start.processes == 1:
+            job = JobContext.in_process(plan, self._time, clock, codec)
+            choice = random.Random(start.seed) if start.checks else None
+            pages = None if checkpoint is None else checkpoint.pages
+            return LocalTasks(
+                plan, job, clock, choice, to_sink, checks=start.checks, pages=pages, is_cancelled=is_cancelled
+            )
+        logs = () if checkpoint is None else checkpoint.begin_workers(start.processes)
+        lock = None if checkpoint is None else checkpoint.lock
+        budget = 0 if checkpoint is None else checkpoint.memory_budget
+        settings = WorkerSettings(start.processes, start.checks, start.durable, budget // start.processes, logs, lock)
+        return WorkerTasks(plan, self._time, clock, codec, settings, to_sink, is_cancelled)
 
     def _new_sinks(self, run_id: str) -> LocalSinks:
         begun, clock, job_id = self._begun, self._start.clock, self._begun.record.job_id

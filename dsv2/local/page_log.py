@@ -18,10 +18,10 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -88,6 +88,29 @@ class _Record(NamedTuple):
     end: int
 
 
+class LogPlace(NamedTuple):
+    """A log, and the last micro-batch that it may have. None: it may have any.
+
+    Attributes:
+        folder: The folder of its segments.
+        batch_id: The last micro-batch. Transactions have the note ``BATCH``.
+    """
+
+    folder: str
+    batch_id: int | None = None
+
+
+class StoredLogs(NamedTuple):
+    """The logs with the state of a job. ``own``: Whether those who restore it write to the same logs."""
+
+    logs: list[LogPlace]
+    own: bool
+
+
+BATCH: Final = "batch"
+"""The note with the number of the micro-batch."""
+
+
 class PageLog:
     """The log in ``folder``. ``recover`` is called first.
 
@@ -106,6 +129,7 @@ class PageLog:
         self._has_begun = False  # the next transaction, with a record in the last segment
         self._live_bytes = 0
         self._cleaner: Iterator[int] | None = None
+        self._emptied: list[int] = []  # the segments that the last transaction has emptied
         self.notes: dict[str, bytes] = {}
         """The notes of the last transaction. Empty: there is no transaction."""
         self.others: list[bytes] = []
@@ -164,25 +188,29 @@ class PageLog:
         Raises:
             JobError: The file system has no space left, for example. The log is as before.
         """
-        emptied = [] if self._replaced else self._clean(_CLEANED * (self._new_bytes + sum(map(len, others))))
+        if not self._replaced:
+            self._clean(_CLEANED * (self._new_bytes + sum(map(len, others))))
         self._write(_Kind.COMMIT, notes, others)
-        self._files.sync(always=bool(emptied))
+        self._files.sync(always=bool(self._emptied))
         self._apply()
         self.notes |= notes
         self.others, self.is_marked = [*others], False
-        for segment in emptied:
-            self._files.delete(segment)
 
     def mark(self) -> None:
         """Record that the last transaction is complete. The next one implies it, so this is not forced to the disk."""
         self._append(_Kind.MARK, b"", b"")
         self.others, self.is_marked = [], True
+        for segment in self._emptied:
+            self._files.delete(segment)
+        self._emptied.clear()
 
-    def recover(self, *, writes: bool) -> None:
+    def recover(self, *, writes: bool, accepts: Callable[[Mapping[str, bytes]], bool] = lambda notes: True) -> None:
         """Read the last transaction.
 
         Args:
             writes: Whether this process will append to the log, so that a transaction that is not complete is removed.
+            accepts: Whether a transaction with these notes counts as complete. If the last one does not, the one before
+                it is read, and the last one is removed as well.
 
         Raises:
             CorruptDataError: The log is damaged.
@@ -191,7 +219,7 @@ class PageLog:
         last = self._files.last
         if last < 0:
             return
-        end = self._recover_transactions(last, self._recover_base(last))
+        end = self._recover_transactions(last, self._recover_base(last), accepts)
         if writes and end < self._files.sizes[last]:
             self._files.truncate(last, end)
 
@@ -266,12 +294,11 @@ class PageLog:
                 self._maps.pop(one.name, None)
         self._changed.clear()
 
-    def _clean(self, budget: int) -> list[int]:
-        """Move pages out of the oldest segment, and return the segments that are empty then."""
-        emptied: list[int] = []
+    def _clean(self, budget: int) -> None:
+        """Move pages out of the oldest segments. Those that are empty then are deleted by ``mark``."""
         budget = max(budget, _LEAST_CLEANED)
-        while budget > 0 and self.size - sum(map(self._files.sizes.__getitem__, emptied)) > self._allowed_bytes:
-            oldest = min(self._files.sizes.keys() - set(emptied))
+        while budget > 0 and self.size - sum(map(self._files.sizes.__getitem__, self._emptied)) > self._allowed_bytes:
+            oldest = min(self._files.sizes.keys() - set(self._emptied))
             if oldest == self._files.last:
                 break
             if self._cleaner is None:
@@ -279,10 +306,9 @@ class PageLog:
             step = next(self._cleaner, None)
             if step is None:
                 self._cleaner = None
-                emptied.append(oldest)
+                self._emptied.append(oldest)
             else:
                 budget -= step
-        return emptied
 
     @property
     def _allowed_bytes(self) -> int:
@@ -312,7 +338,7 @@ class PageLog:
         self._live_bytes = sum(one.size() for one in self._maps.values())
         return record.end
 
-    def _recover_transactions(self, segment: int, offset: int) -> int:
+    def _recover_transactions(self, segment: int, offset: int, accepts: Callable[[Mapping[str, bytes]], bool]) -> int:
         """Read the transactions of a segment, and return the end of the last one."""
         end = offset
         while (record := self._record(segment, offset)) is not None:
@@ -322,6 +348,8 @@ class PageLog:
                 end = offset
                 continue
             head = _decoded(record.head, _Transaction)
+            if record.kind is _Kind.COMMIT and not accepts(head.notes):
+                break
             while head.replaced > self._replaced:
                 self.replace_all()
             for name, number, place in _places(head, record.body):
@@ -401,6 +429,26 @@ class PageReader:
         """Return a page; None if there is none."""
         place = self._pages.place(number)
         return None if place is None else self._files.read(*place)
+
+    def numbers(self) -> Iterator[int]:
+        """Iterate over the numbers of the pages."""
+        return self._pages.numbers()
+
+
+def open_log(place: LogPlace, *, durable: bool, writes: bool) -> PageLog:
+    """Open a log, and read its last transaction. Later ones than that of its micro-batch are removed.
+
+    Raises:
+        CorruptDataError: The log is damaged, or lacks the micro-batch.
+    """
+    log, last = PageLog(place.folder, durable=durable), place.batch_id
+    log.recover(writes=writes, accepts=lambda notes: last is None or int(notes[BATCH]) <= last)
+    if last is not None and log.notes.get(BATCH) != str(last).encode():
+        raise CorruptDataError(
+            f"{place.folder} is damaged: it does not have micro-batch {last}. Restore the checkpoint from a backup, or "
+            f"start from a new checkpoint_location."
+        )
+    return log
 
 
 def _is_header(start: bytes) -> bool:

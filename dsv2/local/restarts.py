@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from dsv2.checks.arguments import as_milliseconds, check_whole_number
 from dsv2.errors import (
@@ -13,6 +14,7 @@ from dsv2.errors import (
     IncompatibleCheckpointError,
     PlanError,
     UserFunctionError,
+    WorkerLostError,
 )
 
 _PERMANENT = (PlanError, ContractError, IncompatibleCheckpointError, CorruptDataError)
@@ -53,11 +55,21 @@ class RestartPolicy:
         return f"{self.attempts} within {self.within}, after {self.delay} to {self.max_delay}"
 
 
-class Restarts:
-    """The restarts of one job so far. ``policy``: None: the job is not restarted."""
+LOST_WORKERS: Final = RestartPolicy(delay=timedelta(milliseconds=100))
+"""The restarts after worker processes have died, unless a job has a policy of its own."""
 
-    def __init__(self, policy: RestartPolicy | None) -> None:
+
+class Restarts:
+    """The restarts of one job so far.
+
+    Args:
+        policy: The restarts after failures. None: there are none.
+        lost: The restarts after worker processes have died, without ``policy``. None: there are none.
+    """
+
+    def __init__(self, policy: RestartPolicy | None, lost: RestartPolicy | None = None) -> None:
         self._policy = policy
+        self._lost = lost
         self._times_ms: list[int] = []
         self.count = 0
         """The number of restarts."""
@@ -69,7 +81,7 @@ class Restarts:
 
     def delay_ms(self, error: Dsv2Error, now_ms: int) -> int | None:
         """Return how long the job waits before it is restarted after ``error``; None: it is not restarted."""
-        policy = self._policy
+        policy = self._policy or (self._lost if isinstance(error, WorkerLostError) else None)
         if policy is None or is_permanent(error):
             return None
         begin_ms = now_ms - as_milliseconds(policy.within, "within")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.record import SourcePosition
@@ -11,18 +11,24 @@ from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.local.sources import IndexedSourceRun, Reading, SplitSourceRun
-from dsv2.local.state_pages import StatePages
 from dsv2.local.tasks import LocalTasks
-from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.local.workers.tasks import WorkerTasks
+from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.phases import SOURCE, Phases, level
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.offsets import Report
-from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Halt, Source
+
+NewTasks: TypeAlias = Callable[[Codec, EmitFrame, Callable[[], bool]], LocalTasks | WorkerTasks]
+"""Creates the subtasks of a run.
+
+Called with the codec of the job, a function for each frame that arrives at a sink, and one that returns whether the
+running micro-batch is to end.
+"""
 
 
 class LocalRun:
@@ -31,27 +37,21 @@ class LocalRun:
     def __init__(
         self,
         plan: Plan,
-        time: BatchTime,
         clock: Clock,
-        choice: random.Random | None,
+        new_tasks: NewTasks,
         *,
-        checks: bool,
         positions: Mapping[str, SourcePosition],
         reading: Reading,
-        pages: StatePages | None = None,
-        is_cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool],
     ) -> None:
         """Create the subtasks and sources.
 
         Args:
             plan: The plan.
-            time: The processing time.
             clock: The job's clock.
-            choice: Determines the interleaving. None: channels take turns, with whole frames.
-            checks: Whether frames are serialized, and records are compared.
+            new_tasks: Creates the subtasks.
             positions: Where sources continue, by uid. Others start at their beginning.
             reading: How the sources are read.
-            pages: Hold keyed state between micro-batches. None: it stays in memory.
             is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
         """
         self._plan = plan
@@ -63,12 +63,9 @@ class LocalRun:
         self._phase_of |= {operator.uid: SOURCE for operator in plan.operators if operator.kind is OperatorKind.SOURCE}
         self.phases = Phases(max(plan.depths.values(), default=0))
         """The times of the micro-batch."""
-        job = JobContext.in_process(plan, time, clock)
-        self.codec: Codec = job.codec
+        self.codec = Codec(TypeRegistry.of(plan))
         """The codec of the job."""
-        self.tasks = LocalTasks(
-            plan, job, clock, choice, self._collect, checks=checks, pages=pages, is_cancelled=self._has_to_end
-        )
+        self.tasks = new_tasks(self.codec, self._collect, self._has_to_end)
         """The subtasks."""
         self._board = LocalBoard(plan)
         self._reading = reading
@@ -95,10 +92,10 @@ class LocalRun:
         reads = [source.begin_batch(records) for source in self._sources.values()]
         return any(reads)
 
-    def run_batch(self) -> None:
+    def run_batch(self, batch_id: int) -> None:
         """Run the micro-batch that ``begin_batch`` has planned."""
         self._limits = DriverLimits(self._plan)
-        self.tasks.run_batch()
+        self.tasks.run_batch(batch_id)
         self._limits.check()
 
     @property
@@ -128,16 +125,20 @@ class LocalRun:
 
     def close(self) -> None:
         """Close the enumerators and every open function after a failure."""
-        self.close_sources()
+        self._close_sources()
         self.tasks.close()
+
+    def end(self) -> None:
+        """Close the enumerators after the last micro-batch."""
+        self._close_sources()
+        self.tasks.end()
 
     def commit(self) -> None:
         """Notify the sources that the micro-batch has been written to the sinks."""
         for source in self._of_splits():
             source.commit()
 
-    def close_sources(self) -> None:
-        """Close the enumerators."""
+    def _close_sources(self) -> None:
         for source in self._of_splits():
             source.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,9 +30,10 @@ from dsv2.local.control import JobControl
 from dsv2.local.execution import JobStart
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import letter_writer
-from dsv2.local.restarts import RestartPolicy, Restarts
+from dsv2.local.restarts import LOST_WORKERS, RestartPolicy, Restarts
 from dsv2.local.restoration import LocalStart, beginning_of, on_disk
 from dsv2.local.sinks import LocalMerger, places_of, with_schema_checks
+from dsv2.local.workers.tasks import view_of
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -61,11 +63,12 @@ def plan_of_run(
     return with_skips(plan, unblocking.skips), unblocking
 
 
+_LOG = logging.getLogger(__name__)
 _RUNS = itertools.count()  # the runs of this process
 
 
 class LocalRuntime:
-    """Runs jobs in this process.
+    """Runs jobs in this process, or in worker processes on this machine.
 
     With ``checks`` a job that works locally also works on Spark: all records between subtasks are serialized and
     deserialized, and so is the state of a STREAMING job, before the first record and after every micro-batch. A record
@@ -84,13 +87,16 @@ class LocalRuntime:
             False: the job survives the end of its process, but after a loss of power the checkpoint may be older than
             the output, or damaged.
         restarts: The restarts after failures. None: a job that fails ends. They require a ``checkpoint_location``.
+        processes: The number of worker processes among which subtasks are spread by their index, so the parallelism of
+            operators should be a multiple of it. 1: the subtasks run in this process. If a worker dies, a job with a
+            ``checkpoint_location`` is restarted up to three times in ten minutes, also without ``restarts``.
         memory_budget: The memory in MB for keyed state that stays decoded between micro-batches, in a job with a
             checkpoint and without checks. The state that was not used for the longest time leaves it, and is read from
-            the disk when it is used again.
+            the disk when it is used again. Worker processes share it equally.
 
     Raises:
-        ConfigurationError: A size in ``batches`` is not a whole number of at least 1, or ``memory_budget`` is none of
-            at least 0.
+        ConfigurationError: A size in ``batches`` or ``processes`` is not a whole number of at least 1, or
+            ``memory_budget`` is none of at least 0.
     """
 
     def __init__(
@@ -103,10 +109,12 @@ class LocalRuntime:
         durable: bool = True,
         restarts: RestartPolicy | None = None,
         memory_budget: int = 256,
+        processes: int = 1,
     ) -> None:
         for size in batches:
             check_whole_number(size, "Each of batches")
         check_whole_number(memory_budget, "memory_budget", at_least=0)
+        check_whole_number(processes, "processes")
         self._seed = seed
         self._batches = tuple(batches)
         self._checks = checks
@@ -114,14 +122,15 @@ class LocalRuntime:
         self._memory_budget = memory_budget
         self._clock = clock if clock is not None else SystemClock()
         self._restarts = restarts
+        self._processes = processes
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
         """Return whether this runtime can run ``plan``, for ``ExecutionEnvironment.explain``."""
         try:
             check_plan(plan)
         except PlanError as error:
-            return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
-        return RuntimeView("local", one_process=True)
+            return RuntimeView("local", self._processes == 1, refusal=f"{type(error).__name__}: {error}")
+        return view_of(self._processes)
 
     def configuration(self) -> Mapping[str, str]:
         """Return the settings of this runtime, for dashboards."""
@@ -132,6 +141,7 @@ class LocalRuntime:
             "durable": str(self._durable),
             "memory_budget": f"{self._memory_budget} MB",
             "clock": type(self._clock).__qualname__,
+            "processes": str(self._processes),
             "restarts": "none" if self._restarts is None else str(self._restarts),
         }
 
@@ -148,6 +158,14 @@ class LocalRuntime:
             CorruptDataError: The checkpoint or savepoint is damaged.
         """
         check_start(plan, options)
+        if all(operator.parallelism == 1 for operator in plan.operators) and self._processes > 1:
+            _LOG.warning(
+                "No operator of the job %r has more than one subtask, so %d processes run it no faster than one. Set "
+                "the parallelism, for example with env.set_parallelism(%d).",
+                plan.job_name,
+                self._processes,
+                self._processes,
+            )
         plan = with_schema_checks(plan)
         checkpoint = self._open_checkpoint(plan, options)
         if self._restarts is not None and checkpoint is None:
@@ -157,7 +175,7 @@ class LocalRuntime:
             )
         prepare = partial(self._prepare, plan, options, checkpoint, JobControl(), JobListeners(options.listeners))
         try:
-            job = LocalJob(prepare, checkpoint, Restarts(self._restarts))
+            job = LocalJob(prepare, checkpoint, Restarts(self._restarts, LOST_WORKERS if checkpoint else None))
         except BaseException:
             if checkpoint is not None:
                 checkpoint.release()
@@ -209,6 +227,7 @@ class LocalRuntime:
             configuration_of(plan, options, self.configuration()),
             control,
             listeners,
+            self._processes,
             restarts,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,10 +15,13 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.local.checks import check_plan
 from dsv2.local.run import LocalRun
 from dsv2.local.sources import Reading
-from dsv2.local.tasks import CancelledError
+from dsv2.local.tasks import CancelledError, LocalTasks
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
+from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import BaseSource
 
@@ -58,10 +62,8 @@ class _Sampling:
         self._time = BatchTime(clock.now_ms())
         self._run = LocalRun(
             plan,
-            self._time,
             clock,
-            random.Random(0),
-            checks=False,
+            self._new_tasks,
             positions={},
             reading=Reading(),
             is_cancelled=self._is_enough,
@@ -80,6 +82,12 @@ class _Sampling:
                 self._run.close()
         frames = (frame for _, found in self._run.take_collected() for frame in found)
         return list(itertools.islice((record for frame in frames for record in frame.batch.rows()), self._limit))
+
+    def _new_tasks(self, codec: Codec, to_sink: EmitFrame, is_cancelled: Callable[[], bool]) -> LocalTasks:
+        plan, clock = self._plan, self._clock
+        job = JobContext.in_process(plan, self._time, clock, codec)
+        choice = random.Random(0)
+        return LocalTasks(plan, job, clock, choice, to_sink, checks=False, pages=None, is_cancelled=is_cancelled)
 
     def _is_enough(self) -> bool:
         frames = self._run.collected(self._sink)
@@ -102,7 +110,7 @@ class _Sampling:
             deadline = self._run.tasks.next_deadline()
             is_due = deadline is not None and deadline <= self._time.now_ms
             if reads or is_first or is_due or halt is not None:
-                self._run.run_batch()
+                self._run.run_batch(0)
                 size = None if size is None else size * _GROWTH
             else:
                 self._clock.wait(_POLL)

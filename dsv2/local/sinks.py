@@ -205,7 +205,7 @@ class LocalSinks:
         for operator in self._sinks:
             found = [output for output in outputs if output.uid == operator.uid]
             parallelism = found[0].parallelism if found else operator.parallelism
-            records = [(output.subtask, _decoded(output, codec)) for output in found]
+            records = [(output.subtask, _decoded(output.uid, output.records, codec)) for output in found]
             self._write(operator, records, parallelism, batch_id)
 
     def _write(
@@ -235,18 +235,31 @@ class LocalSinks:
             write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(batches)), name_of(operator))
 
 
+class ReceivedFrame(Frame):
+    """A frame for a sink that another process has encoded. ``content``: Its batch, encoded."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, operator: Operator, subtask: int, channel: int, content: bytes, codec: Codec) -> None:
+        super().__init__(operator.id, subtask, channel, _decoded(operator.uid, content, codec), [])
+        self.content = content
+
+
 def encoded_outputs(plan: Plan, frames: Iterable[Frame], codec: Codec) -> list[SinkOutput]:
     """Encode the frames for the sinks of ``plan``."""
     outputs = []
     for frame in frames:
         operator = plan.operators[frame.operator]
-        columns = [frame.batch.records, frame.batch.timestamps or ()]
-        blob = codec.seal_columns(BlobKind.FRAME, columns)
-        outputs.append(SinkOutput(operator.uid, operator.parallelism, frame.subtask, blob))
+        content = frame.content if isinstance(frame, ReceivedFrame) else sealed_output(frame.batch, codec)
+        outputs.append(SinkOutput(operator.uid, operator.parallelism, frame.subtask, content))
     return outputs
 
 
-def _decoded(output: SinkOutput, codec: Codec) -> RecordBatch[Any]:
-    owner = f"A record for the sink {output.uid!r}"
-    records, timestamps = codec.unseal_columns(BlobKind.FRAME, output.records, owner)
+def sealed_output(batch: RecordBatch[Any], codec: Codec) -> bytes:
+    """Encode a batch for a sink."""
+    return codec.seal_columns(BlobKind.FRAME, [batch.records, batch.timestamps or ()])
+
+
+def _decoded(uid: str, content: bytes, codec: Codec) -> RecordBatch[Any]:
+    records, timestamps = codec.unseal_columns(BlobKind.FRAME, content, f"A record for the sink {uid!r}")
     return RecordBatch(records, timestamps if len(timestamps) else None)

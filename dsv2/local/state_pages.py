@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsv2.local.page_index import MapName
-from dsv2.local.page_log import PageLog, PageReader
+from dsv2.local.page_log import PageLog, PageReader, StoredLogs, open_log
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
@@ -32,6 +32,21 @@ class StatePages:
     def replace_all(self) -> None:
         """Remove the state of all subtasks. A ``StoredSubtask`` can still be read until the micro-batch is stored."""
         self._log.replace_all()
+
+    def adopt(self, stored: StoredLogs, places: Container[tuple[str, int]]) -> list[StoredSubtask]:
+        """Return the state of the subtasks at ``places`` (uid, subtask), and copy its pages from other logs."""
+        if stored.own:
+            return [one for one in stored_subtasks(self._log) if (one.uid, one.subtask) in places]
+        found: list[StoredSubtask] = []
+        for log in [open_log(place, durable=False, writes=False) for place in stored.logs]:
+            found += (one for one in stored_subtasks(log) if (one.uid, one.subtask) in places)
+            for name in log.names():
+                if (name.uid, name.subtask) in places:
+                    pages = log.stored(name)
+                    for number in pages.numbers():
+                        self._log.put(name, number, pages.get(number) or b"")
+            log.close()
+        return found
 
 
 class SubtaskPages:

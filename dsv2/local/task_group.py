@@ -11,8 +11,9 @@ from dsv2.base.record_position import Offset, SplitName
 from dsv2.checkpoint.key_samples import KeySample, KeySampler
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
+from dsv2.local.page_log import StoredLogs
 from dsv2.local.readers import IndexedReader, SplitReader, own_copy
-from dsv2.local.state_pages import ROWS, StatePages, StoredSubtask, read_tables
+from dsv2.local.state_pages import ROWS, StatePages, read_tables
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
@@ -101,11 +102,17 @@ class TaskGroup:
         for (head, index), subtask in self.subtasks.items():
             self._pages.of(self._plan.operators[head].uid, index).put_rest(subtask.snapshot())
 
-    def restore(self, states: Iterable[StoredSubtask]) -> None:
-        """Restore the subtasks of an unchanged program. ``states``: What the pages hold."""
-        rest = {(state.uid, state.subtask): state.rest for state in states}
-        for (head, index), subtask in self.subtasks.items():
-            subtask.restore(rest[self._plan.operators[head].uid, index])
+    def restore(self, stored: StoredLogs) -> None:
+        """Restore the subtasks of an unchanged program. ``stored``: The logs with their state."""
+        assert self._pages is not None
+        places = {(self._plan.operators[head].uid, index): (head, index) for head, index in self.subtasks}
+        for state in self._pages.adopt(stored, places.keys()):
+            self.subtasks[places[state.uid, state.subtask]].restore(state.rest)
+
+    def replace_pages(self) -> None:
+        """Remove all pages with the next transaction."""
+        assert self._pages is not None
+        self._pages.replace_all()
 
     def restart(self) -> None:
         """Replace every subtask with one restored from a snapshot."""

@@ -81,7 +81,7 @@ class LocalTasks(TaskGroup):
         """
         return ChainRestore(self, head, ProgramSuccession(self._plan, program.operators, self._job.codec, sent))
 
-    def run_batch(self) -> None:
+    def run_batch(self, batch_id: int) -> None:
         """Run the micro-batch for which the readers have orders."""
         for subtask in self.subtasks.values():
             subtask.begin_batch()
@@ -97,6 +97,9 @@ class LocalTasks(TaskGroup):
             self._process()
         if self._mutation is not None:
             self._mutation.verify()
+
+    def end(self) -> None:
+        """Called after the last micro-batch."""
 
     def _process(self) -> None:
         while True:

@@ -26,18 +26,34 @@ class Wire:
     def send(self, frame: Frame) -> Frame:
         """Return ``frame`` as its receiver gets it. Raises ``SerializationError`` for a record that cannot be sent."""
         try:
-            columns = [frame.batch.records, pack_controls(frame.controls), frame.batch.timestamps or ()]
-            blob = self._codec.seal_columns(BlobKind.FRAME, columns)
-            records, controls, timestamps = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
-        except (SerializationError, CorruptDataError):
-            sender = self._plan.sender(frame.operator, frame.channel)
-            for record in frame.batch.records:
-                self._check_record(sender, record)
+            return self.decoded(frame.operator, frame.subtask, frame.channel, self.encoded(frame))
+        except CorruptDataError:
+            self._blame_record(frame)
             raise
-        batch = RecordBatch(records, timestamps if len(timestamps) else None)
-        if isinstance(frame.batch, TracedBatch):
-            batch = TracedBatch(batch.records, batch.timestamps, frame.batch.positions)
-        return Frame(frame.operator, frame.subtask, frame.channel, batch, unpack_controls(controls, _OWNER))
+
+    def encoded(self, frame: Frame) -> bytes:
+        """Serialize what ``frame`` carries. Raises ``SerializationError`` for a record that cannot be sent."""
+        batch = frame.batch
+        columns = [batch.records, pack_controls(frame.controls), batch.timestamps or ()]
+        if isinstance(batch, TracedBatch):
+            columns.append(batch.positions)
+        try:
+            return self._codec.seal_columns(BlobKind.FRAME, columns)
+        except SerializationError:
+            self._blame_record(frame)
+            raise
+
+    def decoded(self, operator: int, subtask: int, channel: int, blob: bytes) -> Frame:
+        """Return the frame from what it carries. Raises ``CorruptDataError``."""
+        records, controls, timestamps, *positions = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
+        stamps = timestamps if len(timestamps) else None
+        batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
+        return Frame(operator, subtask, channel, batch, unpack_controls(controls, _OWNER))
+
+    def _blame_record(self, frame: Frame) -> None:
+        sender = self._plan.sender(frame.operator, frame.channel)
+        for record in frame.batch.records:
+            self._check_record(sender, record)
 
     def _check_record(self, sender: Operator, record: Any) -> None:
         try:

@@ -6,15 +6,13 @@ hexadecimal JSON at the end of its message, from which the driver rebuilds the e
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import dsv2.errors
-from dsv2.base.notebook_cells import with_cells
-from dsv2.errors import ConfigurationError, Dsv2Error, InternalError, JobError, UserFunctionError
+from dsv2.errors import ConfigurationError, Dsv2Error, JobError
+from dsv2.runtime.report.carried_errors import from_text, to_text
 from runtime_spark.frames.tasks import Tasks
 
 _MARK = re.compile(r"dsv2-failure:([0-9a-f]+):")
@@ -47,9 +45,7 @@ def marked_failures() -> Iterator[None]:
     try:
         yield
     except Dsv2Error as error:
-        fields = error.as_json() if isinstance(error, UserFunctionError) else {"message": str(error)}
-        text = json.dumps({"type": type(error).__name__, **fields})
-        raise MarkedError(f"{error}\ndsv2-failure:{text.encode().hex()}:") from error
+        raise MarkedError(f"{error}\ndsv2-failure:{to_text(error).encode().hex()}:") from error
 
 
 @contextmanager
@@ -82,12 +78,7 @@ def job_failure(
         return error
     if (found := _MARK.search(str(error))) is None:
         return JobError(f"Job {job_name!r} {_explain(error, tasks, failed)}")
-    fields = json.loads(bytes.fromhex(found.group(1)))
-    kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
-    if kind is UserFunctionError:
-        return UserFunctionError.from_json(fields | {"traceback_text": with_cells(fields["traceback_text"])})
-    rebuilt: Dsv2Error = kind(fields["message"])
-    return rebuilt
+    return from_text(bytes.fromhex(found.group(1)).decode())
 
 
 def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:

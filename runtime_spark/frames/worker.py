@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph.sinks_elsewhere import SinkElsewhere
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
@@ -23,7 +24,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.sinks import DriverLimit, Sink
+from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.frames.layout import Layout
@@ -228,7 +229,7 @@ def _without_body(operator: Operator) -> Operator:
     if operator.kind is OperatorKind.SOURCE:
         return dataclasses.replace(operator, body=_SourceElsewhere())
     if isinstance(operator.body, Sink):
-        return dataclasses.replace(operator, body=_SinkElsewhere(operator.body.driver_limit))
+        return dataclasses.replace(operator, body=SinkElsewhere(operator.body.driver_limit))
     return dataclasses.replace(operator, body=ProcessFunction())
 
 
@@ -241,14 +242,3 @@ class _SourceElsewhere(BaseSource[Any]):
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:  # pragma: no cover - abstract in BaseSource
         return ()
-
-
-class _SinkElsewhere(Sink[Any]):
-    """Replaces a sink in the plan. A worker gets the sink separately if it writes to it."""
-
-    def __init__(self, limit: DriverLimit | None) -> None:
-        self._limit = limit
-
-    @property
-    def driver_limit(self) -> DriverLimit | None:
-        return self._limit

@@ -50,13 +50,16 @@ class JobContext:
     elapsed_ns: Callable[[], int] = elapsed_ns
 
     @staticmethod
-    def in_process(plan: Plan, time: BatchTime, clock: Clock) -> JobContext:
-        """Create the context of a job in this process, which waits and calls async functions by ``clock``."""
+    def in_process(plan: Plan, time: BatchTime, clock: Clock, codec: Codec | None = None) -> JobContext:
+        """Create the context of a job in this process, which waits and calls async functions by ``clock``.
+
+        ``codec``: None: one for the types of the plan.
+        """
         return JobContext(
             plan.job_name,
             plan.mode,
             plan.declarations,
-            Codec(TypeRegistry.of(plan)),
+            codec or Codec(TypeRegistry.of(plan)),
             time,
             wait=clock.wait,
             event_loop=_event_loop_of(clock),

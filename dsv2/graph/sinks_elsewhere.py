@@ -1,0 +1,32 @@
+"""Plans for worker processes, in which sinks are not called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dsv2.graph.plan import Plan
+from dsv2.sinks import DriverLimit, Sink
+
+
+class SinkElsewhere(Sink[Any]):
+    """Replaces a sink in the plan of a worker. A worker gets the sink separately if it writes to it."""
+
+    def __init__(self, limit: DriverLimit | None) -> None:
+        self._limit = limit
+
+    @property
+    def driver_limit(self) -> DriverLimit | None:
+        """The limit of the sink."""
+        return self._limit
+
+
+def without_sinks(plan: Plan) -> Plan:
+    """Return ``plan`` with ``SinkElsewhere`` for each sink."""
+    operators = (
+        replace(operator, body=SinkElsewhere(operator.body.driver_limit))
+        if isinstance(operator.body, Sink)
+        else operator
+        for operator in plan.operators
+    )
+    return replace(plan, operators=tuple(operators))

@@ -1,0 +1,131 @@
+"""The messages between the process of a job and its worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dsv2.checkpoint.key_samples import KeySample
+from dsv2.graph import Plan
+from dsv2.local.task_group import Place, Skipped
+from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.offsets import Report
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """The job of a worker process.
+
+    Attributes:
+        plan: The plan, without its sinks.
+        registry: The data classes of the job.
+        count: The number of worker processes.
+        by_system_clock: Whether the job uses the system clock. Otherwise each request has the time.
+        checks: Whether frames are serialized, and records are compared.
+        durable: Whether the log is forced to the disk.
+        memory_budget: The bytes of memory for pages that stay decoded between micro-batches. 0: none do.
+        log_level: The least level of log records.
+    """
+
+    plan: Plan
+    registry: TypeRegistry
+    count: int
+    by_system_clock: bool
+    checks: bool
+    durable: bool
+    memory_budget: int
+    log_level: int
+
+
+class Request(NamedTuple):
+    """A call of a method of ``Worker``.
+
+    Attributes:
+        method: The method.
+        args: Its arguments.
+        now_ms: The processing time.
+        clock_ms: The time of the job's clock.
+    """
+
+    method: str
+    args: tuple[Any, ...]
+    now_ms: int
+    clock_ms: int
+
+
+class Failure(NamedTuple):
+    """The reply to a request that failed. ``text``: The error (``carried_errors``)."""
+
+    text: str
+
+
+class SentFrame(NamedTuple):
+    """A frame, with its content as bytes."""
+
+    operator: int
+    subtask: int
+    channel: int
+    content: bytes
+
+
+class ReaderOrders(NamedTuple):
+    """Calls of the methods of a reader: their names, positional and keyword arguments."""
+
+    place: Place
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """The report of a worker. For the attributes see the methods of ``TaskGroup``."""
+
+    subtasks: list[SubtaskReport]
+    readers: dict[Place, Report | None]
+    letters: list[dict[str, Any]]
+    keys: list[KeySample]
+    fields: dict[str, list[str]]
+    skipped: Skipped
+    held: dict[str, int]
+    deadline: int | None
+    not_ended: list[Place]
+
+
+@dataclass(frozen=True)
+class LevelOrder:
+    """One level of a micro-batch.
+
+    Attributes:
+        level: The level; 0: the sources.
+        frames: Frames from other workers.
+        orders: Orders for the readers.
+        samples_keys: Whether keys are sampled.
+        batch_id: The micro-batch whose transaction is written after this level, which is the last one. None: none is.
+    """
+
+    level: int
+    frames: Sequence[SentFrame] = ()
+    orders: Sequence[ReaderOrders] = ()
+    samples_keys: bool = False
+    batch_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """Frames that a worker has emitted, and its report after the last level.
+
+    Attributes:
+        frames: Frames by the worker that receives them.
+        to_sinks: Frames for sinks. Their content is that of ``SinkOutput``.
+        report: The report. None: a level follows.
+    """
+
+    frames: dict[int, list[SentFrame]] = field(default_factory=dict)
+    to_sinks: list[SentFrame] = field(default_factory=list)
+    report: GroupReport | None = None
+
+
+def worker_of(subtask: int, count: int) -> int:
+    """Return the worker that runs the subtasks with an index. ``count``: The number of workers."""
+    return subtask % count

@@ -1,0 +1,348 @@
+"""The subtasks of a run in worker processes, as the process of the job uses them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checkpoint.program import ProgramDescription
+from dsv2.errors import Dsv2Error, SerializationError
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph.sinks_elsewhere import without_sinks
+from dsv2.local.page_log import LogPlace, StoredLogs
+from dsv2.local.sinks import ReceivedFrame
+from dsv2.local.task_group import Place, Skipped, joined_counts, joined_fields, joined_skips
+from dsv2.local.tasks import CancelledError
+from dsv2.local.workers.messages import (
+    Emitted,
+    GroupReport,
+    LevelOrder,
+    Request,
+    SentFrame,
+    WorkerJob,
+    worker_of,
+)
+from dsv2.local.workers.process import WorkerProcess, forward_logs
+from dsv2.local.workers.program import to_bytes
+from dsv2.local.workers.readers import RemoteIndexedReader, RemoteReader, RemoteSplitReader
+from dsv2.plan_view.runtime_view import Fact, RuntimeView
+from dsv2.runtime.exchange.frames import EmitFrame
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.timers import BatchTime
+from dsv2.sources import Source
+
+_POLL_SECONDS = 0.05  # until a stop is noticed
+_ROWS = 1000  # in a request
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Settings of the worker processes of a run.
+
+    Attributes:
+        count: Their number.
+        checks: Whether frames are serialized, and records are compared.
+        durable: Whether their logs are forced to the disk.
+        memory_budget: The bytes of memory for pages that stay decoded in one of them. 0: none do.
+        logs: Their logs. Empty: there is no checkpoint.
+        lock: The file that locks the checkpoint. None: there is none.
+    """
+
+    count: int
+    checks: bool
+    durable: bool
+    memory_budget: int
+    logs: Sequence[LogPlace] = ()
+    lock: int | None = None
+
+
+def view_of(processes: int) -> RuntimeView:
+    """Return the view of a plan by a local runtime with ``processes``."""
+    if processes == 1:
+        return RuntimeView("local", one_process=True)
+    return RuntimeView("local", one_process=False, facts=(Fact("worker processes", processes),))
+
+
+class WorkerTasks:
+    """All subtasks of a plan, and the readers of its sources. Methods without a text are those of ``TaskGroup``.
+
+    Levels run one after another. Frames between workers pass through this process, encoded.
+
+    Args:
+        plan: The plan.
+        time: The processing time.
+        clock: The job's clock.
+        codec: The codec of the job.
+        settings: The settings.
+        to_sink: Called with each frame for a sink.
+        is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
+
+    Raises:
+        SerializationError: The program cannot be sent to processes.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        time: BatchTime,
+        clock: Clock,
+        codec: Codec,
+        settings: WorkerSettings,
+        to_sink: EmitFrame,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._plan = plan
+        self._time = time
+        self._clock = clock
+        self._codec = codec
+        self._settings = settings
+        self._to_sink = to_sink
+        self._is_cancelled = is_cancelled
+        self._levels = max(plan.depths.values(), default=0)
+        self._readers: dict[Place, RemoteReader] = {}
+        self._in_flight: dict[int, list[SentFrame]] = {}  # by the worker that receives them
+        self._reports: list[GroupReport] = []
+        self._letters: list[dict[str, Any]] = []
+        self._samples_keys = False
+        job = self._packed()
+        self._workers = [WorkerProcess(number, self._places(number), settings.lock) for number in self._numbers]
+        for worker, part in zip(self._workers, job, strict=True):
+            worker.begin(part)
+            threading.Thread(target=forward_logs, args=(worker,), daemon=True).start()
+
+    def new_readers(self, operator: Operator) -> list[Any]:
+        """Create the readers of a source."""
+        places = [(operator.id, index) for index in range(operator.parallelism)]
+        readers: list[RemoteReader] = [
+            RemoteSplitReader(place)
+            if isinstance(operator.body, Source)
+            else RemoteIndexedReader(place, operator.parallelism)
+            for place in places
+        ]
+        self._readers |= zip(places, readers, strict=True)
+        return readers
+
+    def open(self) -> None:
+        self._call_and_collect("open")
+
+    def run_batch(self, batch_id: int) -> None:
+        """Run the micro-batch for which the readers have orders. The workers write its transaction."""
+        orders: dict[int, list[Any]] = {}
+        for place, reader in self._readers.items():
+            orders.setdefault(self._worker_of(place), []).append(reader.take_orders())
+        for level in range(self._levels + 1):
+            in_flight, self._in_flight = self._in_flight, {}
+            is_last = level == self._levels
+            replies = self._call_each(
+                "run_level",
+                {
+                    number: (
+                        LevelOrder(
+                            level,
+                            in_flight.get(number, ()),
+                            orders.get(number, ()) if level == 0 else (),
+                            self._samples_keys,
+                            batch_id,
+                        ),
+                        is_last,
+                    )
+                    for number in self._numbers
+                },
+            )
+            self._collect(replies)
+        self._note([reply.report for reply in replies])
+        for place, reader in self._readers.items():
+            reader.complete(self._reports[self._worker_of(place)].readers.get(place))
+
+    def store(self) -> None:
+        """Not needed: the workers have stored their state with the micro-batch."""
+
+    def restore(self, stored: StoredLogs) -> None:
+        self._call_and_collect("restore", stored)
+
+    def replace_pages(self) -> None:
+        self._call("replace_pages")
+
+    def restart(self) -> None:
+        self._call("restart")
+
+    def replace_subtasks(self) -> None:
+        self._call("replace_subtasks")
+
+    def chain_restore(
+        self, head: int, program: ProgramDescription, sent: Mapping[str, list[SentBefore]]
+    ) -> RemoteChainRestore:
+        """Begin to restore the subtasks of a chain from rows. The arguments are those of ``LocalTasks``."""
+        self._call("begin_restore", head, program, dict(sent))
+        return RemoteChainRestore(self._call_each, self._settings.count)
+
+    def flush(self) -> None:
+        self._call_and_collect("flush")
+
+    def rows(self) -> Iterator[tuple[str, StateRow]]:
+        self._reports = []  # with a snapshot, other fields may be kept
+        for head in self._plan.chains:
+            for index in range(self._plan.operators[head].parallelism):
+                number = worker_of(index, self._settings.count)
+                (rows,) = self._call_each("rows", {number: ((head, index),)})
+                yield from rows
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        self._report()
+        letters, self._letters = self._letters, []
+        return letters
+
+    def kept_fields(self) -> dict[str, list[str]]:
+        return joined_fields(report.fields for report in self._report())
+
+    def progress(self) -> list[SubtaskReport]:
+        return [one for report in self._report() for one in report.subtasks]
+
+    def reset_times(self) -> None:
+        """Not needed: the workers do that when a micro-batch begins."""
+
+    def skipped(self) -> Skipped:
+        return joined_skips(report.skipped for report in self._report())
+
+    def held(self) -> dict[str, int]:
+        return joined_counts(report.held for report in self._report())
+
+    def next_deadline(self) -> int | None:
+        return min((one.deadline for one in self._report() if one.deadline is not None), default=None)
+
+    def not_ended(self) -> list[Place]:
+        return [place for report in self._report() for place in report.not_ended]
+
+    def sample_keys(self) -> None:
+        self._samples_keys = True
+
+    def key_samples(self) -> list[KeySample]:
+        return [sample for report in self._report() for sample in report.keys]
+
+    def close(self) -> None:
+        """Close every open function after a failure, and end the processes."""
+        for worker in self._workers:
+            worker.terminate()
+        self.end()
+
+    def end(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.end()
+
+    @property
+    def _numbers(self) -> range:
+        return range(self._settings.count)
+
+    def _worker_of(self, place: Place) -> int:
+        return worker_of(place[1], self._settings.count)
+
+    def _places(self, number: int) -> str:
+        operators = [*self._plan.chains, *(one.id for one in self._plan.operators if one.kind is OperatorKind.SOURCE)]
+        count = self._settings.count
+        found = [
+            f"{operator}, subtask {index}"
+            for operator in map(self._plan.operators.__getitem__, sorted(operators))
+            for index in range(operator.parallelism)
+            if worker_of(index, count) == number
+        ]
+        return "; ".join(found) or "no subtask"
+
+    def _packed(self) -> list[bytes]:
+        root = logging.getLogger()
+        loggers = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and one.level]
+        try:
+            plan = without_sinks(self._plan)
+            job = WorkerJob(
+                plan,
+                TypeRegistry.of(self._plan),
+                self._settings.count,
+                isinstance(self._clock, SystemClock),
+                self._settings.checks,
+                self._settings.durable,
+                self._settings.memory_budget,
+                min(one.level for one in (root, *loggers)),
+            )
+            logs = dict(enumerate(self._settings.logs))
+            return [to_bytes((job, number, logs.get(number))) for number in self._numbers]
+        except Dsv2Error:
+            raise
+        except Exception as error:
+            raise SerializationError(
+                f"The program of job {self._plan.job_name!r} cannot be sent to worker processes: "
+                f"{type(error).__qualname__}: {error}"
+            ) from error
+
+    def _call(self, method: str, *args: Any) -> list[Any]:
+        return self._call_each(method, dict.fromkeys(self._numbers, args))
+
+    def _call_and_collect(self, method: str, *args: Any) -> None:
+        self._collect(self._call(method, *args))
+
+    def _call_each(self, method: str, args: Mapping[int, tuple[Any, ...]]) -> list[Any]:
+        """Call a method of some workers at the same time. ``args``: The arguments by worker."""
+        self._reports = []
+        for number, of_worker in args.items():
+            self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))
+        replies: dict[int, Any] = {}
+        while len(replies) < len(args):
+            waiting = [self._workers[number].connection for number in args if number not in replies]
+            ready = wait(waiting, _POLL_SECONDS)
+            replies |= {n: self._workers[n].reply() for n in args if self._workers[n].connection in ready}
+            if self._is_cancelled():
+                raise CancelledError
+        return [replies[number] for number in sorted(replies)]
+
+    def _collect(self, replies: Iterable[Emitted]) -> None:
+        to_sinks: list[SentFrame] = []
+        for reply in replies:
+            to_sinks += reply.to_sinks
+            for number, frames in reply.frames.items():
+                self._in_flight.setdefault(number, []).extend(frames)
+        for operator, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
+            self._to_sink(ReceivedFrame(self._plan.operators[operator], subtask, channel, content, self._codec))
+
+    def _report(self) -> list[GroupReport]:
+        if not self._reports:
+            self._note(self._call("report"))
+        return self._reports
+
+    def _note(self, reports: list[GroupReport]) -> None:
+        self._reports = reports
+        self._letters += [letter for report in reports for letter in report.letters]
+
+
+class RemoteChainRestore:
+    """The restore of the subtasks of a chain in worker processes (``ChainRestore``)."""
+
+    def __init__(self, call_each: Callable[[str, Mapping[int, tuple[Any, ...]]], list[Any]], count: int) -> None:
+        self._call_each = call_each
+        self._rows: list[list[tuple[int, str, StateRow]]] = [[] for _ in range(count)]
+
+    def add(self, subtask: int, uid: str, row: StateRow) -> None:
+        """Add a row of the operator ``uid``. Raises ``CorruptDataError``."""
+        number = worker_of(subtask, len(self._rows))
+        rows = self._rows[number]
+        rows.append((subtask, uid, row))
+        if len(rows) == _ROWS:
+            self._send(number)
+
+    def finish(self) -> None:
+        """Complete the restore. Raises ``IncompatibleCheckpointError`` or ``CorruptDataError``."""
+        for number in range(len(self._rows)):
+            self._send(number)
+        self._call_each("finish_restore", dict.fromkeys(range(len(self._rows)), ()))
+
+    def _send(self, number: int) -> None:
+        rows, self._rows[number] = self._rows[number], []
+        self._call_each("add_rows", {number: (rows,)})

@@ -1,0 +1,221 @@
+"""A worker process: runs its subtasks as the process of the job requests."""
+
+from __future__ import annotations
+
+import logging.handlers
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import NoReturn
+
+import cloudpickle
+
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.base.patient_collector import patient_collector
+from dsv2.checkpoint.program import ProgramDescription
+from dsv2.errors import Dsv2Error, JobError
+from dsv2.local.page_log import BATCH, LogPlace, StoredLogs, open_log
+from dsv2.local.state_pages import StatePages
+from dsv2.local.task_group import ChainRestore, Place
+from dsv2.local.workers.level_tasks import LevelTasks
+from dsv2.local.workers.messages import Emitted, Failure, GroupReport, LevelOrder, Request, WorkerJob
+from dsv2.model.resource import resources_in_use
+from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.report.carried_errors import to_text
+from dsv2.runtime.rescale import ProgramSuccession
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.page_budget import PageBudget
+from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.timers import BatchTime
+from dsv2.views.logs import JobFilter
+
+
+class Worker:
+    """Answers requests. Each public method is one."""
+
+    def __init__(self, job: WorkerJob, number: int, log: LogPlace | None, time: BatchTime, clock: Clock) -> None:
+        """Create the subtasks.
+
+        Args:
+            job: The job.
+            number: The worker.
+            log: Its log. None: there is no checkpoint.
+            time: The processing time.
+            clock: The job's clock.
+        """
+        self._plan = job.plan
+        self._codec = Codec(job.registry)
+        self._log = None if log is None else open_log(log, durable=job.durable, writes=True)
+        self._is_prepared = False
+        context = JobContext.in_process(job.plan, time, clock, self._codec)
+        budget = PageBudget(job.memory_budget) if job.memory_budget else None
+        pages = None if self._log is None else StatePages(self._log, budget)
+        self._tasks = LevelTasks(job, number, context, clock, pages)
+        self._restore: ChainRestore | None = None
+
+    def open(self) -> Emitted:
+        """Open every subtask."""
+        self._tasks.open()
+        return self._tasks.take_emitted()
+
+    def restore(self, stored: StoredLogs) -> Emitted:
+        """Restore the subtasks of an unchanged program."""
+        self._tasks.restore(stored)
+        return self._tasks.take_emitted()
+
+    def replace_pages(self) -> None:
+        """Remove all pages with the next transaction."""
+        self._tasks.replace_pages()
+
+    def replace_subtasks(self) -> None:
+        """Replace every subtask with a new one, which must be restored."""
+        self._tasks.replace_subtasks()
+
+    def restart(self) -> None:
+        """Replace every subtask with one restored from a snapshot."""
+        self._tasks.restart()
+
+    def begin_restore(self, head: int, program: ProgramDescription, sent: dict[str, list[SentBefore]]) -> None:
+        """Begin to restore the subtasks of a chain from rows."""
+        succession = ProgramSuccession(self._plan, program.operators, self._codec, sent)
+        self._restore = ChainRestore(self._tasks, head, succession)
+
+    def add_rows(self, rows: Sequence[tuple[int, str, StateRow]]) -> None:
+        """Add rows, with their subtasks and operators."""
+        assert self._restore is not None
+        for row in rows:
+            self._restore.add(*row)
+
+    def finish_restore(self) -> None:
+        """Complete the restore of a chain."""
+        assert self._restore is not None
+        self._restore.finish()
+
+    def flush(self) -> Emitted:
+        """Send what restored subtasks have buffered."""
+        self._tasks.flush()
+        return self._tasks.take_emitted()
+
+    def rows(self, place: Place) -> list[tuple[str, StateRow]]:
+        """Return the state of a subtask as rows, each with the uid of its operator."""
+        return [*self._tasks.subtask_rows(place)]
+
+    def report(self) -> GroupReport:
+        """Return the report on the last micro-batch."""
+        return self._tasks.report()
+
+    def run_level(self, order: LevelOrder, is_last: bool) -> Emitted:
+        """Run a level of a micro-batch. After the last one the transaction of the micro-batch is written."""
+        tasks = self._tasks
+        if order.level == 0:
+            if self._is_prepared and self._log is not None:
+                self._log.mark()  # the job has committed it, or it would not continue
+                self._is_prepared = False
+            tasks.reset_times()
+            if order.samples_keys:
+                tasks.sample_keys()
+        tasks.add_frames(order.frames)
+        tasks.give_orders(order.orders)
+        tasks.run_level(order.level)
+        emitted = tasks.take_emitted()
+        if not is_last:
+            return emitted
+        tasks.end_batch()
+        if self._log is not None:
+            assert order.batch_id is not None
+            tasks.store()
+            self._log.commit({BATCH: str(order.batch_id).encode()}, ())
+            self._is_prepared = True
+        return Emitted(emitted.frames, emitted.to_sinks, tasks.report())
+
+    def close(self) -> None:
+        """Close every open function."""
+        self._tasks.close()
+
+
+class _SentClock:
+    """A copy of the job's clock, as of the last request."""
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def wait(self, duration: timedelta) -> None:
+        self.time_ms += duration // timedelta(milliseconds=1)
+
+
+class _LogHandler(logging.handlers.QueueHandler):
+    """Sends log records to the process of the job."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(None)  # type: ignore[arg-type]  # ``enqueue`` uses none
+        self._connection = connection
+        self.addFilter(JobFilter())
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self._connection.send(record)
+
+
+def main(requests: int, logs: int) -> None:
+    """Run a worker process. ``requests`` and ``logs`` are file descriptors of its connections."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process of the job stops its workers
+    signal.signal(signal.SIGTERM, _terminate)
+    connection, log_connection = Connection(requests), Connection(logs)
+    threading.Thread(target=_end_with_job, args=(log_connection,), daemon=True).start()
+    try:
+        job, number, log = cloudpickle.loads(connection.recv_bytes())
+    except Exception as error:
+        connection.recv()
+        text = f"A worker process cannot load the program: {type(error).__qualname__}: {error}"
+        connection.send(Failure(to_text(JobError(text))))
+        return
+    logging.basicConfig(level=job.log_level, handlers=[_LogHandler(log_connection)], force=True)
+    limit = callback_limit(job.plan.callback_timeout_ms, may_exit=True)
+    with suppress(EOFError), resources_in_use(), in_scope(LogScope(job.plan.job_name)), patient_collector(), limit:
+        _serve(connection, job, number, log)
+
+
+def _serve(connection: Connection, job: WorkerJob, number: int, log: LogPlace | None) -> NoReturn:
+    time, sent_clock = BatchTime(0), _SentClock()
+    worker: Worker | None = None
+    try:
+        while True:
+            request: Request = connection.recv()
+            time.now_ms, sent_clock.time_ms = request.now_ms, request.clock_ms
+            reply: object
+            try:
+                if worker is None:
+                    worker = Worker(job, number, log, time, SystemClock() if job.by_system_clock else sent_clock)
+                reply = getattr(worker, request.method)(*request.args)
+            except Dsv2Error as error:
+                reply = Failure(to_text(error))
+            except Exception as error:
+                text = f"Job {job.plan.job_name!r} failed: {type(error).__qualname__}: {error}"
+                reply = Failure(to_text(JobError(f"{text}\n{traceback.format_exc()}")))
+            connection.send(reply)
+    except SystemExit:
+        if worker is not None:
+            worker.close()
+        raise
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _end_with_job(connection: Connection) -> None:
+    """End this process when that of the job has ended."""
+    with suppress(EOFError, OSError):
+        connection.recv_bytes()
+    os._exit(1)

@@ -1,0 +1,25 @@
+"""Errors of dsv2 as text, which carries them from a worker process to the process that started it."""
+
+from __future__ import annotations
+
+import json
+
+import dsv2.errors
+from dsv2.base.notebook_cells import with_cells
+from dsv2.errors import Dsv2Error, InternalError, UserFunctionError
+
+
+def to_text(error: Dsv2Error) -> str:
+    """Return ``error`` as JSON."""
+    fields = error.as_json() if isinstance(error, UserFunctionError) else {"message": str(error)}
+    return json.dumps({"type": type(error).__name__, **fields})
+
+
+def from_text(text: str) -> Dsv2Error:
+    """Return the error of ``to_text``."""
+    fields = json.loads(text)
+    kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
+    if kind is UserFunctionError:
+        return UserFunctionError.from_json(fields | {"traceback_text": with_cells(fields["traceback_text"])})
+    rebuilt: Dsv2Error = kind(fields["message"])
+    return rebuilt
