@@ -111,7 +111,8 @@ class WorkerTasks:
         self._levels = max(plan.depths.values(), default=0)
         self._readers: dict[Place, RemoteReader] = {}
         self._in_flight: dict[int, list[SentFrame]] = {}  # by the worker that receives them
-        self._reports: list[GroupReport] = []
+        self._reports: list[GroupReport] = []  # the last ones
+        self._is_reported = False  # whether nothing has been called since
         self._letters: list[dict[str, Any]] = []
         self._samples_keys = False
         job = self._packed()
@@ -190,7 +191,7 @@ class WorkerTasks:
         self._call_and_collect("flush")
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
-        self._reports = []  # with a snapshot, other fields may be kept
+        self._is_reported = False  # with a snapshot, other fields may be kept
         for head in self._plan.chains:
             for index in range(self._plan.operators[head].parallelism):
                 number = worker_of(index, self._settings.count)
@@ -236,7 +237,8 @@ class WorkerTasks:
         self.end()
 
     def end(self) -> None:
-        """End the processes."""
+        """End the processes. The last report remains."""
+        self._is_reported = True
         for worker in self._workers:
             worker.end()
 
@@ -291,7 +293,7 @@ class WorkerTasks:
 
     def _call_each(self, method: str, args: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """Call a method of some workers at the same time. ``args``: The arguments by worker."""
-        self._reports = []
+        self._is_reported = False
         for number, of_worker in args.items():
             self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))
         replies: dict[int, Any] = {}
@@ -313,12 +315,12 @@ class WorkerTasks:
             self._to_sink(ReceivedFrame(self._plan.operators[operator], subtask, channel, content, self._codec))
 
     def _report(self) -> list[GroupReport]:
-        if not self._reports:
+        if not self._is_reported:
             self._note(self._call("report"))
         return self._reports
 
     def _note(self, reports: list[GroupReport]) -> None:
-        self._reports = reports
+        self._reports, self._is_reported = reports, True
         self._letters += [letter for report in reports for letter in report.letters]
 
 

@@ -180,9 +180,17 @@ def main(requests: int, logs: int) -> None:
         text = f"A worker process cannot load the program: {type(error).__qualname__}: {error}"
         connection.send(Failure(to_text(JobError(text))))
         return
-    logging.basicConfig(level=job.log_level, handlers=[_LogHandler(log_connection)], force=True)
+    root = logging.getLogger()
+    root.handlers[:] = [_LogHandler(log_connection)]
+    root.setLevel(job.log_level)
     limit = callback_limit(job.plan.callback_timeout_ms, may_exit=True)
-    with suppress(EOFError), resources_in_use(), in_scope(LogScope(job.plan.job_name)), patient_collector(), limit:
+    with (
+        suppress(EOFError, ConnectionError),
+        resources_in_use(),
+        in_scope(LogScope(job.plan.job_name)),
+        patient_collector(),
+        limit,
+    ):
         _serve(connection, job, number, log)
 
 
