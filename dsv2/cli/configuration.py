@@ -33,6 +33,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     checks: bool | None = None
     restarts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     memory_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    processes: Annotated[int, msgspec.Meta(ge=1)] | None = None
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -68,6 +69,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         checks: Whether the local runtime makes its checks, which are for tests.
         restarts: How often the local runtime restarts the job within ten minutes after failures.
         memory_budget: The memory in MB for state that the local runtime keeps decoded.
+        processes: The number of worker processes of the local runtime. 1: there are none.
         checkpoint: The ``checkpoint_location``, or None.
         savepoint: The savepoint to start from, or None.
         parallelism: The default parallelism, or None for that of the environment.
@@ -90,6 +92,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     checks: bool = False
     restarts: int = 0
     memory_budget: int = 256
+    processes: int = 1
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: int | None = None
@@ -143,6 +146,12 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         type=int,
         metavar="MB",
         help="with --runtime local: the memory for keyed state that stays decoded between micro-batches (default: 256)",
+    )
+    add(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="with --runtime local: the worker processes (default: 1)",
     )
     add("--log-format", choices=("text", "json"), help="json: standard error has one JSON object in each line")
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")

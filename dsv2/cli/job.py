@@ -297,5 +297,5 @@ def _local_runtime(configuration: Configuration) -> LocalRuntime:
     from dsv2.local import LocalRuntime, RestartPolicy  # loads the runtime
 
     restarts = RestartPolicy(configuration.restarts) if configuration.restarts else None
-    budget = configuration.memory_budget
-    return LocalRuntime(checks=configuration.checks, restarts=restarts, memory_budget=budget)
+    budget, processes = configuration.memory_budget, configuration.processes
+    return LocalRuntime(checks=configuration.checks, restarts=restarts, memory_budget=budget, processes=processes)

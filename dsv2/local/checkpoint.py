@@ -108,11 +108,8 @@ class LocalCheckpoint:
 
     def subtasks(self) -> list[StoredSubtask]:
         """Return the state of all subtasks after the last micro-batch."""
-        stored = self._stored_workers()
-        if stored is None:
-            return stored_subtasks(self._log)
-        self._read += [open_log(place, durable=False, writes=False) for place in self._places(stored)]
-        return [subtask for log in self._read for subtask in stored_subtasks(log)]
+        logs = self._open_worker_logs() or [self._log]
+        return [subtask for log in logs for subtask in stored_subtasks(log)]
 
     @property
     def lock(self) -> int:
@@ -141,6 +138,12 @@ class LocalCheckpoint:
         stored = self._stored_workers()
         logs = [LogPlace(self._place())] if stored is None else self._places(stored)
         return StoredLogs(logs, own=stored == self.workers)
+
+    def _open_worker_logs(self) -> list[PageLog]:
+        stored = self._stored_workers()
+        if not self._read and stored is not None:
+            self._read = [open_log(place, durable=False, writes=False) for place in self._places(stored)]
+        return self._read
 
     def _stored_workers(self) -> StoredWorkers | None:
         note = self._log.notes.get("workers")
@@ -217,8 +220,8 @@ class LocalCheckpoint:
         return replace(batch, outputs=[output._replace(records=records) for output, records in outputs])
 
     def lacks_segments(self) -> bool:
-        """Return whether pages are in segments that do not exist. Called after ``last``."""
-        return self._log.lacks_segments
+        """Return whether pages are in segments that do not exist. Called after ``last``. Raises ``CorruptDataError``."""
+        return any(log.lacks_segments for log in (self._log, *self._open_worker_logs()))
 
     @property
     def is_written(self) -> bool:

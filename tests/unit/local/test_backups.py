@@ -51,8 +51,9 @@ class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
         output.collect((record, count.value()))
 
 
-def start(checkpoint: Path) -> tuple[Any, CollectSink[tuple[int, int]]]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
+def start(checkpoint: Path, processes: int = 1) -> tuple[Any, CollectSink[tuple[int, int]]]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False, processes=processes))
+    env.set_parallelism(processes)
     sink = CollectSink[tuple[int, int]]()
     numbers = env.from_source(DataGeneratorSource(same, records_per_batch=100)).with_uid("numbers")
     numbers.key_by(key_of).process(Counting()).with_uid("counts").to_sink(sink).with_uid("out")
@@ -65,8 +66,9 @@ def run_to(job: Any, sink: CollectSink[tuple[int, int]], records: int) -> None:
         time.sleep(0.001)
 
 
-def test_running_job_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job, sink = start(tmp_path / "checkpoint")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_running_job_is_backed_up(processes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, sink = start(tmp_path / "checkpoint", processes)
     for number in range(6):
         run_to(job, sink, 5 * KEYS * (number + 1))
         assert main(["checkpoint", "backup", str(tmp_path / "checkpoint"), str(tmp_path / f"backup-{number}")]) == 0
@@ -76,7 +78,7 @@ def test_running_job_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[
     for number in range(6):
         place = tmp_path / f"backup-{number}"
         assert main(["checkpoint", "verify", str(place)]) == 0
-        restored, sink = start(place)
+        restored, sink = start(place, processes)
         run_to(restored, sink, 3 * KEYS)
         restored.stop()
         assert all(nth == record // KEYS + 1 for record, nth in sink.results)
