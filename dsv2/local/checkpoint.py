@@ -220,7 +220,7 @@ class LocalCheckpoint:
         return replace(batch, outputs=[output._replace(records=records) for output, records in outputs])
 
     def lacks_segments(self) -> bool:
-        """Return whether pages are in segments that do not exist. Called after ``last``. Raises ``CorruptDataError``."""
+        """Return whether pages are in segments that do not exist. Called after ``last``."""
         return any(log.lacks_segments for log in (self._log, *self._open_worker_logs()))
 
     @property
