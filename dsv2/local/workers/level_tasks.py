@@ -13,7 +13,7 @@ from dsv2.local.sinks import sealed_output
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import Place, TaskGroup
 from dsv2.local.wire import Wire
-from dsv2.local.workers.messages import Emitted, GroupReport, ReaderOrders, SentFrame, WorkerJob, worker_of
+from dsv2.local.workers.messages import Emitted, GroupReport, ReaderOrders, SentFrame, SentJob, worker_of
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 
@@ -31,9 +31,7 @@ class LevelTasks(TaskGroup):
         pages: Hold keyed state between micro-batches. None: it stays in memory.
     """
 
-    def __init__(
-        self, job: WorkerJob, number: int, context: JobContext, clock: Clock, pages: StatePages | None
-    ) -> None:
+    def __init__(self, job: SentJob, number: int, context: JobContext, clock: Clock, pages: StatePages | None) -> None:
         plan = job.plan
         self._count = job.count
         self._checks = job.checks

@@ -15,7 +15,7 @@ from dsv2.runtime.sources.offsets import Report
 
 
 @dataclass(frozen=True)
-class WorkerJob:
+class SentJob:
     """The job of a worker process.
 
     Attributes:

@@ -25,7 +25,7 @@ from dsv2.local.workers.messages import (
     LevelOrder,
     Request,
     SentFrame,
-    WorkerJob,
+    SentJob,
     worker_of,
 )
 from dsv2.local.workers.process import WorkerProcess, forward_logs
@@ -265,7 +265,7 @@ class WorkerTasks:
         loggers = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and one.level]
         try:
             plan = without_sinks(self._plan)
-            job = WorkerJob(
+            job = SentJob(
                 plan,
                 TypeRegistry.of(self._plan),
                 self._settings.count,

@@ -25,7 +25,7 @@ from dsv2.local.page_log import BATCH, LogPlace, StoredLogs, open_log
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
-from dsv2.local.workers.messages import Emitted, Failure, GroupReport, LevelOrder, Request, WorkerJob
+from dsv2.local.workers.messages import Emitted, Failure, GroupReport, LevelOrder, Request, SentJob
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
@@ -42,7 +42,7 @@ from dsv2.views.logs import JobFilter
 class Worker:
     """Answers requests. Each public method is one."""
 
-    def __init__(self, job: WorkerJob, number: int, log: LogPlace | None, time: BatchTime, clock: Clock) -> None:
+    def __init__(self, job: SentJob, number: int, log: LogPlace | None, time: BatchTime, clock: Clock) -> None:
         """Create the subtasks.
 
         Args:
@@ -194,7 +194,7 @@ def main(requests: int, logs: int) -> None:
         _serve(connection, job, number, log)
 
 
-def _serve(connection: Connection, job: WorkerJob, number: int, log: LogPlace | None) -> NoReturn:
+def _serve(connection: Connection, job: SentJob, number: int, log: LogPlace | None) -> NoReturn:
     time, sent_clock = BatchTime(0), _SentClock()
     worker: Worker | None = None
     try:
