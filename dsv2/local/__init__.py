@@ -1,4 +1,4 @@
-"""The local runtime: it runs a plan in one process, for tests and experiments, and as the reference."""
+"""The local runtime: it runs a plan on one machine, in one process or several."""
 
 from dsv2.jobs.handle import JobRuntime
 from dsv2.local.restarts import RestartPolicy
