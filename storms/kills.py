@@ -8,8 +8,8 @@ sinks have written, never by the clock, and checked afterwards: a kill that come
 * A worker is killed while it waits at a gate in a user function. The job continues.
 * A planner is killed between micro-batches. The job fails, as documented, and is restarted.
 
-With ``--runtime local`` there is one process, which kills itself at a random line of a phase. A loss of power also
-takes what it has not forced to the disk.
+With ``--runtime local`` a process kills itself at a random line of a phase: that of the job, or a worker process. A
+loss of power also takes what the process has not forced to the disk.
 
 The results of lives are stored individually: the next call continues until the numbers of kills are reached.
 """
@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from components.postgres import PostgresServer
 from components.server import MissingComponentError
 from storms.common.command import Arguments, Deadline, conditions
 from storms.common.folders import scratch_folder
-from storms.common.kill_points import MIGRATIONS, POINTS
+from storms.common.kill_points import MIGRATIONS, POINTS, WORKER_POINTS
 from storms.common.local_attack import LocalAttack
 from storms.common.outputs import Output, differences
 from storms.common.phases import BATCH_PHASES, START_PHASES, Phase, batch_phases
@@ -71,6 +71,10 @@ class Job:
         """The runtime on which it runs."""
         return "local" if self.launcher == _LOCAL else "spark"
 
+    def with_processes(self, number: int) -> Job:
+        """Return the job with ``number`` worker processes on the local runtime, which takes the place of the layout."""
+        return replace(self, arguments=(str(number), *self.arguments[1:])) if self.runtime == "local" else self
+
     @property
     def can_change(self) -> bool:
         """Whether its program can change."""
@@ -78,8 +82,6 @@ class Job:
 
 
 _LOCAL = "storms.common.launch_locally"
-OTHERS = {"spark": ("worker", "planner"), "local": ("machine",)}
-"""The victims beside drivers. A machine loses its power."""
 JOBS = {
     job.name: job
     for job in (
@@ -113,14 +115,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the storm with command-line ``arguments``. Returns 1 if records were lost or duplicated, or a job failed."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
-    add("--runtime", choices=[*OTHERS], default="spark", help="runtime of the jobs (spark)")
+    add("--runtime", choices=["spark", "local"], default="spark", help="runtime of the jobs (spark)")
+    add("--processes", type=int, default=1, help="worker processes of local jobs (1)")
     add("--kills", type=int, default=200, help="number of driver kills (200)")
     add("--others", type=int, default=50, help="number of other kills (50)")
     add("--jobs", nargs="+", choices=[*JOBS], help="only these (all)")
     add("--per-life", type=int, default=10, help="kills per life (10)")
     is_local = parser.parse_known_args(arguments)[0].runtime == "local"
     options = parser.parse(arguments, SHORT_LOCALLY if is_local else SHORT)
-    lives = Results(options.results, name_of(options.runtime), Life, again=options.again)
+    lives = Results(options.results, name_of(options), Life, again=options.again)
     with ExitStack() as stack:
         run_lives(lives, options, stack)
     report = describe([*lives], options)
@@ -128,9 +131,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(life.output != EQUAL for life in lives))
 
 
-def name_of(runtime: str) -> str:
+def name_of(options: argparse.Namespace) -> str:
     """Return the name of the report."""
-    return NAME if runtime == "spark" else f"{NAME}-{runtime}"
+    if options.runtime == "spark":
+        return NAME
+    return f"{NAME}-local" if options.processes == 1 else f"{NAME}-local-{options.processes}"
+
+
+def other_victims(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the victims beside drivers. A machine loses its power, if one process writes to its disk."""
+    if options.runtime == "spark":
+        return "worker", "planner"
+    return ("machine",) if options.processes == 1 else ("worker",)
 
 
 def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
@@ -138,7 +150,7 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
     deadline = Deadline(options.limit)
     every = [job.name for job in JOBS.values() if job.runtime == options.runtime and not job.name.endswith("-small")]
     servers = ServerPair(stack)
-    turns = {name: Turns(JOBS[name], servers) for name in options.jobs or every}
+    turns = {name: Turns(JOBS[name].with_processes(options.processes), servers) for name in options.jobs or every}
     number = sum(1 for _ in lives)
     most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills are too late
     while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
@@ -163,14 +175,16 @@ def _is_enough(lives: Results[Life], options: argparse.Namespace) -> bool:
     return victims["driver"] >= options.kills and victims.total() - victims["driver"] >= options.others and each
 
 
-def _all_phases(runtime: str = "spark") -> list[str]:
-    return [*POINTS] if runtime == "local" else [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
+def _all_phases(runtime: str = "spark", victim: str = "driver") -> list[str]:
+    if runtime == "local":
+        return [*(WORKER_POINTS if victim == "worker" else POINTS)]
+    return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
 
 
 def wanted_phases(lives: Iterable[Life], runtime: str = "spark", victim: str = "driver") -> list[str]:
     """All phases, ordered by the number of kills of ``victim`` so far."""
     counts = Counter(phase for life in lives for killed, phase in life.kills if killed == victim)
-    return sorted(_all_phases(runtime), key=lambda name: counts[name])
+    return sorted(_all_phases(runtime, victim), key=lambda name: counts[name])
 
 
 def drawn(chance: random.Random, job: Job, lives: Iterable[Life], options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -178,7 +192,7 @@ def drawn(chance: random.Random, job: Job, lives: Iterable[Life], options: argpa
     if job.runtime == "spark":
         return draw(chance, wanted_phases(lives), options)
     plan = []
-    for victim, share in (("driver", options.kills), ("machine", options.others)):
+    for victim, share in (("driver", options.kills), (other_victims(options)[0], options.others)):
         wanted = wanted_phases(lives, job.runtime, victim)
         phases = [phase for phase in wanted if job.can_change or phase not in MIGRATIONS]
         number = max(1, round(options.per_life * share / (options.kills + options.others)))
@@ -217,7 +231,8 @@ class Turns:
 
     def _with_servers(self) -> Callable[[str, Path], Prepared]:
         if self._job.module == upgraded.__name__:
-            return lambda name, folder: upgraded_prepared(name, folder, self._servers())
+            layout = self._job.arguments[0]
+            return lambda name, folder: upgraded_prepared(name, folder, self._servers(), layout)
         if self._job.module != "storms.jobs.servers":
             return lambda name, folder: prepared(self._job)
         from storms.jobs import servers
@@ -251,7 +266,7 @@ def prepared(job: Job) -> Prepared:
     return Prepared(job.arguments, module.expected(*job.arguments), module.written)
 
 
-def upgraded_prepared(name: str, folder: Path, servers: tuple[KafkaBroker, PostgresServer]) -> Prepared:
+def upgraded_prepared(name: str, folder: Path, servers: tuple[KafkaBroker, PostgresServer], layout: str) -> Prepared:
     """Prepare the job whose program changes."""
     outputs = upgraded.Outputs(folder, f"{name}-{os.getpid()}", upgraded.RECORDS, servers)
 
@@ -262,7 +277,7 @@ def upgraded_prepared(name: str, folder: Path, servers: tuple[KafkaBroker, Postg
         programs.append(programs[-1].changed(chance))
         return encoded(programs[-1])
 
-    programs = [upgraded.Program()]
+    programs = [upgraded.Program(layout=layout)]
     return Prepared(encoded(programs[0]), outputs.expected(), lambda folder, first_batch: outputs.written(), changed)
 
 
@@ -371,12 +386,13 @@ class Attack:
 def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     """Create the report."""
     runtime = options.runtime
-    report = Report(name_of(runtime), "Kills", conditions(f"{NAME} --runtime {runtime}", options.seed))
+    command = NAME if runtime == "spark" else f"{NAME} --runtime local --processes {options.processes}"
+    report = Report(name_of(options), "Kills", conditions(command, options.seed))
     drivers = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
     others = Counter(victim for life in lives for victim, _ in life.kills if victim != "driver")
     by_phase = [(name, drivers[name]) for name in _all_phases(runtime)]
     report.table("Kills of drivers, by phase", ("phase", "kills"), by_phase)
-    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in OTHERS[runtime]])
+    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in other_victims(options)])
     rows = []
     for name in JOBS:
         if not (of_job := [life for life in lives if life.job == name]):

@@ -22,7 +22,17 @@ from typing import Any, NoReturn, TypeAlias
 from dsv2.local import page_log
 from storms.common.disk import Disk
 
-__all__ = ("MIGRATIONS", "MOVES", "POINTS", "STARTS", "TORN", "WRITTEN_AGAIN", "Kill")
+__all__ = (
+    "MIGRATIONS",
+    "MOVES",
+    "POINTS",
+    "STARTS",
+    "TORN",
+    "WORKER_POINTS",
+    "WRITTEN_AGAIN",
+    "Kill",
+    "limit_segments",
+)
 
 TORN = "write cut off"
 WRITTEN_AGAIN = "written again"
@@ -56,6 +66,15 @@ MIGRATIONS = ("state migrated", "migration stored")
 STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
 """The phases that are over when a micro-batch begins."""
 
+WORKER_POINTS = {
+    "worker restored": "local/workers/worker.py:Worker.restore",
+    "subtasks run": "local/workers/worker.py:Worker.run_level",
+    "worker's transaction": "local/page_log.py:PageLog.commit",
+    "worker's mark": "local/page_log.py:PageLog.mark",
+}
+"""The same for worker processes."""
+
+_EVERY = POINTS | MOVES | WORKER_POINTS
 _BATCH = POINTS["micro-batch"]
 _SEGMENT_BYTES = 20_000
 _MOST_LINES = 3  # 10 to the power of this, in a function whose number of lines is not known yet
@@ -68,10 +87,11 @@ class Kill:
 
     Attributes:
         folder: The folder of its files.
-        phase: Where it is killed, one of ``POINTS`` or ``MOVES``.
+        phase: Where it is killed, one of ``POINTS``, ``MOVES`` or ``WORKER_POINTS``.
         seed: The seed of its random choices.
         passed: How many times it first passes the phase.
         power: Whether the power is lost.
+        worker: Whether it is one of the worker processes.
     """
 
     folder: str
@@ -79,38 +99,48 @@ class Kill:
     seed: int
     passed: int = 0
     power: bool = False
+    worker: bool = False
 
     def give(self) -> None:
         """Order the kill of the next process of the job."""
-        self._order(Path(self.folder)).write_text(json.dumps(asdict(self)))
-        self._done(Path(self.folder)).unlink(missing_ok=True)
+        self._order(Path(self.folder), self.worker).write_text(json.dumps(asdict(self)))
+        self._done.unlink(missing_ok=True)
 
     @classmethod
-    def ordered(cls, folder: Path) -> Kill | None:
+    def ordered(cls, folder: Path, *, worker: bool = False) -> Kill | None:
         """Return the order to this process, if there is one."""
-        order = cls._order(folder)
-        if not order.exists():
+        order, taken = cls._order(folder, worker), folder / f"kill-{os.getpid()}.json"
+        try:
+            order.rename(taken)  # by one of several workers
+        except FileNotFoundError:
             return None
-        kill = cls(**json.loads(order.read_text()))
-        order.unlink()
-        return kill
+        return cls(**json.loads(taken.read_text()))
 
     def phase_reached(self) -> str | None:
         """Return where the process was killed; None: it was not."""
-        done = self._done(Path(self.folder))
-        return done.read_text() if done.exists() else None
+        return self._done.read_text() if self._done.exists() else None
+
+    def note(self, phase: str) -> None:
+        """Called by the process before it kills itself in ``phase``."""
+        self._done.write_text(phase)
 
     def arm(self) -> None:
         """Begin to wait for the phase, in this process."""
         _Armed(self).begin()
 
     @staticmethod
-    def _order(folder: Path) -> Path:
-        return folder / "kill.json"
+    def _order(folder: Path, worker: bool) -> Path:
+        return folder / ("kill-worker.json" if worker else "kill.json")
 
-    @staticmethod
-    def _done(folder: Path) -> Path:
-        return folder / "killed"
+    @property
+    def _done(self) -> Path:
+        return Path(self.folder, "killed-worker" if self.worker else "killed")
+
+
+def limit_segments() -> None:
+    """Make the segments of this process small."""
+    page_log._LEAST_SEGMENT = _SEGMENT_BYTES
+    page_log._SPILLED_BYTES = page_log._LEAST_CLEANED = _SEGMENT_BYTES // 8
 
 
 class _Armed:
@@ -118,7 +148,7 @@ class _Armed:
 
     def __init__(self, kill: Kill) -> None:
         self._kill = kill
-        self._point = (POINTS | MOVES)[kill.phase]
+        self._point = _EVERY[kill.phase]
         self._chance = random.Random(kill.seed)
         self._disk = Disk(Path(kill.folder), self._chance) if kill.power else None
         self._counted = Path(kill.folder, f"{kill.phase}.lines")
@@ -131,8 +161,7 @@ class _Armed:
 
     def begin(self) -> None:
         """Trace all threads, or the writes."""
-        page_log._LEAST_SEGMENT = _SEGMENT_BYTES
-        page_log._SPILLED_BYTES = page_log._LEAST_CLEANED = _SEGMENT_BYTES // 8
+        limit_segments()
         if self._kill.phase == TORN:
             os.pwrite = self._cut_off
             return
@@ -178,7 +207,7 @@ class _Armed:
         threading.settrace(None)
         if self._disk is not None:
             self._disk.lose_power()
-        Kill._done(Path(self._kill.folder)).write_text(phase)
+        self._kill.note(phase)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 

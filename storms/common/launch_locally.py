@@ -7,19 +7,28 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from storms.common.kill_points import Kill
+from dsv2.local.workers import process
+from storms.common.kill_points import Kill, limit_segments
 
-__all__ = ("main",)
+__all__ = ("arm_worker", "main")
 
 
 def main(module: str, folder: str, *arguments: str) -> None:
     """Call the module's ``run(None, folder, *arguments)``."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     run = import_module(module).run
-    kill = Kill.ordered(Path(folder))
-    if kill is not None:
+    if (kill := Kill.ordered(Path(folder))) is not None:
+        arming = f"from {__spec__.name} import arm_worker; arm_worker({folder!r}); "
+        process._PROGRAM = process._PROGRAM.replace("from dsv2", f"{arming}from dsv2", 1)
         kill.arm()
     run(None, folder, *arguments)
+
+
+def arm_worker(folder: str) -> None:
+    """Called by each worker process when it begins. One of them is killed, if that is ordered."""
+    limit_segments()
+    if (kill := Kill.ordered(Path(folder), worker=True)) is not None:
+        kill.arm()
 
 
 if __name__ == "__main__":

@@ -42,20 +42,31 @@ class LocalAttack:
         """The first micro-batch of the last run."""
 
     def strike(self, victim: str, phase: str, chance: random.Random) -> bool:
-        """Kill ``victim`` in ``phase``. Returns whether the job had not passed it."""
+        """Kill ``victim`` in ``phase``. Returns whether the job had not passed it.
+
+        After a worker, the job is killed some micro-batches later.
+        """
+        if victim == "worker":
+            lost = Kill(str(self._folder), phase, chance.randrange(10**9), chance.randrange(_MOST_PASSED), worker=True)
+            lost.give()
+            self._run_to(Kill(str(self._folder), "mark", chance.randrange(10**9), 2 * _MOST_PASSED))
+            return lost.phase_reached() == phase
         if phase in MIGRATIONS and self._changed is not None:
             self._arguments = self._changed(chance)
         if phase == WRITTEN_AGAIN and not self.strike("driver", "sinks", chance):
             return False
         passed = 0 if phase in (*STARTS, *MIGRATIONS) else chance.randrange(_MOST_PASSED)
         kill = Kill(str(self._folder), phase, chance.randrange(10**9), passed, power=victim == "machine")
+        self._run_to(kill)
+        return kill.phase_reached() == phase
+
+    def _run_to(self, kill: Kill) -> None:
+        """Run the job until it is killed, or to its end."""
         kill.give()
         with self._process() as process:
             process.start()
-            code = process.wait()
-            if code not in (0, -signal.SIGKILL):
+            if (code := process.wait()) not in (0, -signal.SIGKILL):
                 raise JobOverError(f"The job failed with exit code {code}: {process.log()}", code)
-        return code != 0 and kill.phase_reached() == phase
 
     def finish(self) -> None:
         """Run the job to its end."""

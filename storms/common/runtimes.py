@@ -20,13 +20,15 @@ def environment(spark: SparkSession | None, layout: str = "blob", **options: Any
 
     Args:
         spark: The session.
-        layout: The state layout on Spark.
+        layout: The state layout on Spark, or the number of processes on the local runtime. Not a number: one.
         options: More options of ``SparkRuntime``.
     """
     if spark is None:
         from dsv2.local import LocalRuntime
 
-        return ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
+        return ExecutionEnvironment.get_instance(
+            LocalRuntime(checks=False, processes=int(layout) if layout.isdigit() else 1)
+        )
     from runtime_spark import SparkRuntime, StateLayout
 
     return ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout), **options))

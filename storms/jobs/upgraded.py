@@ -62,7 +62,7 @@ class Program:
     Attributes:
         parallelism: Of the source and of the keyed function.
         partitions: The number of Spark tasks of a stage.
-        layout: The state layout.
+        layout: The state layout on Spark, or the number of processes on the local runtime.
         mapped: Whether a stateless operator follows the source.
         remembered: Whether a function with state of its own follows it.
         renamed: Whether the class of the keyed function has its second name.
@@ -83,7 +83,7 @@ class Program:
         return Program(
             parallelism=choose([number for number in range(1, 5) if number != self.parallelism]),
             partitions=choose((1, 2, 3)),
-            layout=choose(("blob", "map")),
+            layout=choose(("blob", "map") if not self.layout.isdigit() else (self.layout, "3")),
             mapped=choose((False, True)),
             remembered=choose((False, True)),
             renamed=choose((False, True)),

@@ -13,14 +13,21 @@ import pytest
 
 from storms import kills, soak
 from storms.common.disk import Disk
-from storms.common.kill_points import MOVES, POINTS, TORN
+from storms.common.kill_points import MOVES, POINTS, TORN, WORKER_POINTS
 
 
 @pytest.mark.slow
-def test_killed_local_job_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    assert kills.main(["--runtime", "local", "--short", "--results", str(tmp_path)]) == 0
-    report = json.loads((tmp_path / "kills-local.json").read_text())
-    assert [sum(number for _, number in table["rows"]) for table in report["tables"][:2]] == [6, 2]
+@pytest.mark.parametrize(
+    ("processes", "name", "numbers"),
+    [("1", "kills-local", [6, 2]), pytest.param("2", "kills-local-2", [8, 2], marks=pytest.mark.nightly)],
+)
+def test_killed_local_job_loses_and_repeats_nothing(
+    processes: str, name: str, numbers: list[int], tmp_path: Path
+) -> None:
+    given = ["--runtime", "local", "--processes", processes, "--short", "--results", str(tmp_path)]
+    assert kills.main(given) == 0
+    report = json.loads((tmp_path / f"{name}.json").read_text())
+    assert [sum(number for _, number in table["rows"]) for table in report["tables"][:2]] == numbers
 
 
 @pytest.mark.slow
@@ -32,7 +39,7 @@ def test_local_job_runs_on(tmp_path: Path) -> None:
     assert output == [["all micro-batches", "each number once, counted right"]]
 
 
-@pytest.mark.parametrize("point", sorted({*POINTS.values(), *MOVES.values()} - {POINTS[TORN]}))
+@pytest.mark.parametrize("point", sorted({*POINTS.values(), *MOVES.values(), *WORKER_POINTS.values()} - {POINTS[TORN]}))
 def test_phase_is_a_function(point: str) -> None:
     file, _, function = point.partition(":")
     module = import_module(f"dsv2.{file.removesuffix('.py').replace('/', '.')}")

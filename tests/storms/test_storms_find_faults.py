@@ -42,7 +42,7 @@ PLAN = [
     ("driver", "offsets"),
     ("driver", "sink done"),
 ]
-OPTIONS = Namespace(kills=3, others=1, seed=1, graphs=4, runtime="spark")
+OPTIONS = Namespace(kills=3, others=1, seed=1, graphs=4, runtime="spark", processes=1)
 
 
 def life_of_toy(folder: Path, sink: str) -> kills.Life:
