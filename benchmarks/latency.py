@@ -48,7 +48,11 @@ NAME = "latency"
 SHORT = {"rates": [200], "seconds": 2.0, "skip": [1.0]}
 PERCENTILES = (50, 90, 95, 99)
 
-LOCAL: Mapping[str, Mapping[str, Any]] = {"local": {}, "local, not durable": {"durable": False}}
+LOCAL: Mapping[str, Mapping[str, Any]] = {
+    "local": {},
+    "local, not durable": {"durable": False},
+    "local, 2 processes": {"processes": 2},
+}
 """The settings of the local runtime that are measured."""
 
 _KEYS = 1_000

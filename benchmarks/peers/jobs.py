@@ -30,7 +30,7 @@ MANY_GROUPS = ((1_000_000, 20_000),)
 MANY_WINDOWS = ((50_000, 10_000),)
 """Bytewax closes windows key by key, which costs about one millisecond each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
-PROCESSES = (1,)
+PROCESSES = (1, 2)
 """The numbers of processes of the local runtime."""
 
 

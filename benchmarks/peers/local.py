@@ -24,7 +24,7 @@ class _Times(JobListener):
 
 def run_local(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
     """Run a pipeline with a durable checkpoint. ``build`` returns a list to which its sink appends number and sum."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False, processes=task.parallelism))
     env.set_parallelism(task.parallelism)
     totals = build(env)
     times = _Times()

@@ -1,4 +1,4 @@
-"""The queries of ``examples/nexmark`` on the local runtime, in one process, with a checkpoint."""
+"""The queries of ``examples/nexmark`` on the local runtime, with a checkpoint."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import Any
@@ -36,13 +37,14 @@ class WorkerProcess:
         self._description = description
         self.connection, requests = Pipe()
         """The connection for requests."""
-        self.logs, logs = Pipe()
-        """The connection from which log records are received."""
+        self._logs, logs = Pipe()
         passed = [requests.fileno(), logs.fileno()]
-        command = [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), *map(str, passed)]
+        command = [sys.executable, "-c", _PROGRAM, json.dumps([*map(str, sys.path)]), *map(str, passed)]
         self._process = subprocess.Popen(command, pass_fds=[*passed, *([] if lock is None else [lock])])
         requests.close()
         logs.close()
+        self._forwarding = threading.Thread(target=self._forward_logs, daemon=True)
+        self._forwarding.start()
 
     def begin(self, job: bytes) -> None:
         """Send the job. Called once, before the first request. Raises ``WorkerLostError``."""
@@ -85,7 +87,17 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self.logs.close()
+        self._forwarding.join(_SECONDS_TO_CLOSE)  # a process that it has started may have the connection
+        self._logs.close()
+
+    def _forward_logs(self) -> None:
+        """Handle the log records of the worker until it ends."""
+        with suppress(EOFError, OSError):
+            while True:
+                record: logging.LogRecord = self._logs.recv()
+                logger = logging.getLogger(record.name)
+                if logger.isEnabledFor(record.levelno):
+                    logger.handle(record)
 
     def _lost(self) -> WorkerLostError:
         with suppress(subprocess.TimeoutExpired):
@@ -96,13 +108,3 @@ class WorkerProcess:
             f"Worker process {self.number} (pid {self._process.pid}) {how}. It was killed, perhaps because memory ran "
             f"out, or native code crashed, or os._exit was called. It ran {self._description}."
         )
-
-
-def forward_logs(process: WorkerProcess) -> None:
-    """Handle the log records of a worker until it ends. Runs in a thread."""
-    with suppress(EOFError, OSError):
-        while True:
-            record: logging.LogRecord = process.logs.recv()
-            logger = logging.getLogger(record.name)
-            if logger.isEnabledFor(record.levelno):
-                logger.handle(record)

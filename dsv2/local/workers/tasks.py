@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -12,7 +11,7 @@ from typing import Any
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.checkpoint.key_samples import KeySample
 from dsv2.checkpoint.program import ProgramDescription
-from dsv2.errors import Dsv2Error, SerializationError
+from dsv2.errors import ConfigurationError, Dsv2Error, SerializationError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.sinks_elsewhere import without_sinks
 from dsv2.local.page_log import LogPlace, StoredLogs
@@ -28,7 +27,7 @@ from dsv2.local.workers.messages import (
     SentJob,
     worker_of,
 )
-from dsv2.local.workers.process import WorkerProcess, forward_logs
+from dsv2.local.workers.process import WorkerProcess
 from dsv2.local.workers.program import to_bytes
 from dsv2.local.workers.readers import RemoteIndexedReader, RemoteReader, RemoteSplitReader
 from dsv2.plan_view.runtime_view import Fact, RuntimeView
@@ -113,13 +112,13 @@ class WorkerTasks:
         self._in_flight: dict[int, list[SentFrame]] = {}  # by the worker that receives them
         self._reports: list[GroupReport] = []  # the last ones
         self._is_reported = False  # whether nothing has been called since
+        self._has_ended = False
         self._letters: list[dict[str, Any]] = []
         self._samples_keys = False
         job = self._packed()
         self._workers = [WorkerProcess(number, self._places(number), settings.lock) for number in self._numbers]
         for worker, part in zip(self._workers, job, strict=True):
             worker.begin(part)
-            threading.Thread(target=forward_logs, args=(worker,), daemon=True).start()
 
     def new_readers(self, operator: Operator) -> list[Any]:
         """Create the readers of a source."""
@@ -238,7 +237,7 @@ class WorkerTasks:
 
     def end(self) -> None:
         """End the processes. The last report remains."""
-        self._is_reported = True
+        self._is_reported = self._has_ended = True
         for worker in self._workers:
             worker.end()
 
@@ -293,6 +292,11 @@ class WorkerTasks:
 
     def _call_each(self, method: str, args: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """Call a method of some workers at the same time. ``args``: The arguments by worker."""
+        if self._has_ended:
+            raise ConfigurationError(
+                f"The worker processes of job {self._plan.job_name!r} have ended. Take a savepoint of its checkpoint "
+                f"with dsv2 savepoint create, or before the job stops."
+            )
         self._is_reported = False
         for number, of_worker in args.items():
             self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))

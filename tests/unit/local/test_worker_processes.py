@@ -233,6 +233,8 @@ def test_savepoint_moves_the_job_to_one_process(tmp_path: Path) -> None:
     while not batches["before"]:
         time.sleep(0.01)
     savepoint = job.stop_with_savepoint(tmp_path / "savepoint")
+    with pytest.raises(ConfigurationError, match=r"have ended. Take a savepoint of its checkpoint with dsv2 savepoint"):
+        job.savepoint(tmp_path / "late")
     limit = max(nth for _, nth in batches["before"])
     run(1, "after", savepoint=savepoint).result()
     found = Counter(batches["before"] + batches["after"])
