@@ -252,10 +252,15 @@ class LocalCheckpoint:
         """Record that the sinks have the last micro-batch."""
         self._log.mark()
 
-    def _close_logs(self) -> None:
-        for log in (self._log, *self._read):
+    def close_read(self) -> None:
+        """Called when the state has been restored: close the logs of workers that this process has read."""
+        for log in self._read:
             log.close()
         self._read = []
+
+    def _close_logs(self) -> None:
+        self._log.close()
+        self.close_read()
 
     def _check_runtime(self) -> None:
         kind = kind_of_folder(self.folder)

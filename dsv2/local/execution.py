@@ -446,6 +446,8 @@ class Execution:
                     start.unblocking.write()
                 recorder.complete_earlier()
                 self._restore(run)
+                if self._checkpoint is not None:
+                    self._checkpoint.close_read()
                 outcome = Outcome.ENDED if self._begun.complete else self._batches.run()
                 sinks.roll(at_end=True)
         except CancelledError:
