@@ -63,7 +63,7 @@ def plan_of_run(
     return with_skips(plan, unblocking.skips), unblocking
 
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("dsv2.job")
 _RUNS = itertools.count()  # the runs of this process
 
 

@@ -260,7 +260,7 @@ class WorkerTasks:
         return "; ".join(found) or "no subtask"
 
     def _packed(self) -> list[bytes]:
-        root = logging.getLogger()
+        root = logging.root
         loggers = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and one.level]
         try:
             plan = without_sinks(self._plan)

@@ -180,7 +180,7 @@ def main(requests: int, logs: int) -> None:
         text = f"A worker process cannot load the program: {type(error).__qualname__}: {error}"
         connection.send(Failure(to_text(JobError(text))))
         return
-    root = logging.getLogger()
+    root = logging.root
     root.handlers[:] = [_LogHandler(log_connection)]
     root.setLevel(job.log_level)
     limit = callback_limit(job.plan.callback_timeout_ms, may_exit=True)
