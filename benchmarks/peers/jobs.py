@@ -35,7 +35,7 @@ PROCESSES = (1, 2)
 
 
 def _local(what: str = "", program: str = "on_dsv2", kinds: tuple[str, ...] = ("tuple",)) -> tuple[Contestant, ...]:
-    """The local runtime. With several processes, subtasks progress independently."""
+    """The local runtime. With several processes, subtasks progress independently; watermarks follow whole tables."""
     return tuple(
         Contestant(
             f"{LOCAL}{what}, {number} processes" if number > 1 else f"{LOCAL}{what}",
@@ -44,7 +44,7 @@ def _local(what: str = "", program: str = "on_dsv2", kinds: tuple[str, ...] = ("
             parallelism=number,
             mode="local",
             kinds=kinds,
-            near=0.1 if number > 1 else 0,
+            near=0.1 if number > 1 or what else 0,
         )
         for number in PROCESSES
     )
