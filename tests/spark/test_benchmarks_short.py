@@ -98,7 +98,11 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     assert delays == sorted(delays)
     assert growth > 0
     local = report["tables"][2]["rows"]
-    assert [row[:4] for row in local] == [["local", 200, 1, 400], ["local, not durable", 200, 1, 400]]
+    assert [row[:4] for row in local] == [
+        ["local", 200, 1, 400],
+        ["local, not durable", 200, 1, 400],
+        ["local, 2 processes", 200, 1, 400],
+    ]
     assert all(0 < row[4] <= row[-2] < 60_000 for row in local)
     assert all(part in dict(row[:2] for row in report["tables"][3]["rows"]) for part in ("source", "level 1", "commit"))
     parts = dict(report["tables"][1]["rows"])
@@ -128,9 +132,9 @@ def test_nexmark(process: ProgramProcess, tmp_path: Path) -> None:
     report = process.run_short("benchmarks.nexmark", tmp_path)
     check(report, rows=[2], verdicts=1)
     (paces,) = report["tables"]
-    assert [[bool(cell) for cell in row[1:6]] for row in paces["rows"]] == [
-        [True, True, False, True, True],
-        [True, True, False, False, True],
+    assert [[bool(cell) for cell in row[1:7]] for row in paces["rows"]] == [
+        [True, True, True, False, True, True],
+        [True, True, True, False, False, True],
     ]
 
 

@@ -264,9 +264,9 @@ def test_queries_are_compared() -> None:
     )
     paces, different, missing = made.tables
     assert paces.rows == [
-        ("q1", 1_000, "", 2_000, "", "", "", "", 0.5, "", "", ""),
-        ("q2", 4_000, "", 500, "", "", "", "", 8.0, "", "", ""),
-        ("q18", 4_000, "", "", "", 1_000, "", "", "", "", "", ""),
+        ("q1", 1_000, "", "", 2_000, "", "", "", "", 0.5, "", "", ""),
+        ("q2", 4_000, "", "", 500, "", "", "", "", 8.0, "", "", ""),
+        ("q18", 4_000, "", "", "", "", 1_000, "", "", "", "", "", ""),
     ]
     assert different.rows == [("q2", "dsv2 on Spark: 7, 3; Flink SQL: 8, 3")]  # q18 emits updates
     assert missing.rows == [("q18", "dsv2, local", "not available")]
