@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from dsv2 import ExecutionEnvironment, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream, RuntimeExecutionMode
+import pytest
+
+from dsv2 import (
+    Dsv2Error,
+    ExecutionEnvironment,
+    GlobalStream,
+    KeyedPartitionStream,
+    NonKeyedPartitionStream,
+    RuntimeExecutionMode,
+)
 from dsv2.dead_letters import DeadLetters, StoredLetter
 from dsv2.graph import Plan
 from dsv2.jobs import JobProgress, OperatorProgress
@@ -263,6 +272,28 @@ def run_programs(
         )
         for name, pipeline in pipelines.items()
     }
+
+
+class SharedRuns:
+    """The runs of all programs, which share one job in each setting. The first call for a setting runs them.
+
+    ``run``: Runs the programs in a setting.
+    """
+
+    def __init__(self, run: Callable[[Setting], dict[str, Run]]) -> None:
+        self._run = run
+        self._done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
+
+    def __call__(self, setting: Setting) -> dict[str, Run]:
+        if setting not in self._done:
+            try:
+                self._done[setting] = self._run(setting)
+            except Dsv2Error as error:
+                self._done[setting] = error  # every program of the setting fails with it, and is not run again
+        result = self._done[setting]
+        if isinstance(result, Dsv2Error):
+            pytest.fail(f"The job of all programs failed: {result}", pytrace=False)
+        return result
 
 
 def _miscounts_of_sinks(pipeline: Pipeline, plan: Plan, progress: JobProgress) -> list[str]:

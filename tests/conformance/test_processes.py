@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from dsv2 import Dsv2Error, RuntimeExecutionMode
+from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
-from tests.conformance.harness import Program, Run, Setting, run_programs
+from tests.conformance.harness import Program, Run, Setting, SharedRuns, run_programs
 from tests.conformance.programs import PROGRAMS
 
 PROCESSES = 3
@@ -19,34 +17,23 @@ SETTINGS = [
     Setting(3, mode=RuntimeExecutionMode.BATCH),
 ]
 
-pytestmark = pytest.mark.timeout(300)  # the first test of a setting runs all programs
+pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all programs
 
 
 @pytest.fixture(scope="module")
-def runs_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
-    """Returns the runs of all programs in a setting. The first call for a setting runs them."""
-    done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
+def runs_of(tmp_path_factory: pytest.TempPathFactory) -> SharedRuns:
+    def run(setting: Setting) -> dict[str, Run]:
+        folder = tmp_path_factory.mktemp("conformance")
+        checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
+        runtime = LocalRuntime(checks=setting.checks, processes=PROCESSES, durable=False)
+        return run_programs(PROGRAMS, setting, runtime, folder, checkpoint)
 
-    def runs(setting: Setting) -> dict[str, Run]:
-        if setting not in done:
-            folder = tmp_path_factory.mktemp("conformance")
-            checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
-            runtime = LocalRuntime(checks=setting.checks, processes=PROCESSES, durable=False)
-            try:
-                done[setting] = run_programs(PROGRAMS, setting, runtime, folder, checkpoint)
-            except Dsv2Error as error:
-                done[setting] = error  # every program of the setting fails with it, and is not run again
-        result = done[setting]
-        if isinstance(result, Dsv2Error):
-            pytest.fail(f"The job of all programs failed: {result}", pytrace=False)
-        return result
-
-    return runs
+    return SharedRuns(run)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_program(setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]) -> None:
+def test_program(setting: Setting, program: Program, runs_of: SharedRuns) -> None:
     run = runs_of(setting)[program.name]
     program.check(run)
     run.expect_counts()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dsv2 import Dsv2Error
-from tests.conformance.harness import NIGHTLY_SPARK_SETTINGS, SPARK_SETTINGS, Program, Run, Setting, run_programs
+from tests.conformance.harness import (
+    NIGHTLY_SPARK_SETTINGS,
+    SPARK_SETTINGS,
+    Program,
+    Run,
+    Setting,
+    SharedRuns,
+    run_programs,
+)
 from tests.conformance.programs import PROGRAMS, WITH_KEYED_STATE
 
 if TYPE_CHECKING:
@@ -24,30 +31,19 @@ pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all pr
 
 
 @pytest.fixture(scope="module")
-def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
-    """Returns the runs of all programs in a setting. The first call for a setting runs them."""
+def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SharedRuns:
     from runtime_spark import SparkRuntime, StateLayout
 
-    done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
+    def run(setting: Setting) -> dict[str, Run]:
+        folder = tmp_path_factory.mktemp("conformance")
+        checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
+        # In one of the settings two subtasks share each task.
+        partitions = 2 if setting.parallelism == 3 else None
+        state_layout = StateLayout.MAP if setting.maps else StateLayout.BLOB
+        runtime = SparkRuntime(spark, partitions=partitions, state_layout=state_layout)
+        return run_programs(programs_of(setting), setting, runtime, folder, checkpoint)
 
-    def runs(setting: Setting) -> dict[str, Run]:
-        if setting not in done:
-            folder = tmp_path_factory.mktemp("conformance")
-            checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
-            # In one of the settings two subtasks share each task.
-            partitions = 2 if setting.parallelism == 3 else None
-            state_layout = StateLayout.MAP if setting.maps else StateLayout.BLOB
-            runtime = SparkRuntime(spark, partitions=partitions, state_layout=state_layout)
-            try:
-                done[setting] = run_programs(programs_of(setting), setting, runtime, folder, checkpoint)
-            except Dsv2Error as error:
-                done[setting] = error  # every program of the setting fails with it, and is not run again
-        result = done[setting]
-        if isinstance(result, Dsv2Error):
-            pytest.fail(f"The job of all programs failed: {result}", pytrace=False)
-        return result
-
-    return runs
+    return SharedRuns(run)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,7 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
         for program in programs_of(setting)
     ],
 )
-def test_program(setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]) -> None:
+def test_program(setting: Setting, program: Program, runs_of: SharedRuns) -> None:
     run = runs_of(setting)[program.name]
     program.check(run)
     run.expect_counts()

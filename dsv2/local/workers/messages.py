@@ -101,14 +101,14 @@ class LevelOrder:
         frames: Frames from other workers.
         orders: Orders for the readers.
         samples_keys: Whether keys are sampled.
-        batch_id: The micro-batch whose transaction is written after this level, which is the last one. None: none is.
+        ends: The micro-batch that ends with this level, whose transaction is then written. None: a level follows.
     """
 
     level: int
     frames: Sequence[SentFrame] = ()
     orders: Sequence[ReaderOrders] = ()
     samples_keys: bool = False
-    batch_id: int | None = None
+    ends: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dsv2.local.workers.messages import (
     Emitted,
     GroupReport,
     LevelOrder,
+    ReaderOrders,
     Request,
     SentFrame,
     SentJob,
@@ -137,28 +138,18 @@ class WorkerTasks:
 
     def run_batch(self, batch_id: int) -> None:
         """Run the micro-batch for which the readers have orders. The workers write its transaction."""
-        orders: dict[int, list[Any]] = {}
+        orders: dict[int, list[ReaderOrders]] = {}
         for place, reader in self._readers.items():
             orders.setdefault(self._worker_of(place), []).append(reader.take_orders())
         for level in range(self._levels + 1):
-            in_flight, self._in_flight = self._in_flight, {}
-            is_last = level == self._levels
-            replies = self._call_each(
-                "run_level",
-                {
-                    number: (
-                        LevelOrder(
-                            level,
-                            in_flight.get(number, ()),
-                            orders.get(number, ()) if level == 0 else (),
-                            self._samples_keys,
-                            batch_id,
-                        ),
-                        is_last,
-                    )
-                    for number in self._numbers
-                },
-            )
+            frames, self._in_flight = self._in_flight, {}
+            ends = batch_id if level == self._levels else None
+            calls = {
+                number: (LevelOrder(level, frames.get(number, ()), orders.get(number, ()), self._samples_keys, ends),)
+                for number in self._numbers
+            }
+            orders = {}  # of level 0
+            replies = self._call_each("run_level", calls)
             self._collect(replies)
         self._note([reply.report for reply in replies])
         for place, reader in self._readers.items():

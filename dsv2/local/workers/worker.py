@@ -113,7 +113,7 @@ class Worker:
         """Return the report on the last micro-batch."""
         return self._tasks.report()
 
-    def run_level(self, order: LevelOrder, is_last: bool) -> Emitted:
+    def run_level(self, order: LevelOrder) -> Emitted:
         """Run a level of a micro-batch. After the last one the transaction of the micro-batch is written."""
         tasks = self._tasks
         if order.level == 0:
@@ -127,13 +127,12 @@ class Worker:
         tasks.give_orders(order.orders)
         tasks.run_level(order.level)
         emitted = tasks.take_emitted()
-        if not is_last:
+        if order.ends is None:
             return emitted
         tasks.end_batch()
         if self._log is not None:
-            assert order.batch_id is not None
             tasks.store()
-            self._log.commit({BATCH: str(order.batch_id).encode()}, ())
+            self._log.commit({BATCH: str(order.ends).encode()}, ())
             self._is_prepared = True
         return Emitted(emitted.frames, emitted.to_sinks, tasks.report())
 

@@ -134,21 +134,21 @@ def test_counts_continue_after_a_restart(tmp_path: Path, new_source: Callable[[]
 
 def test_progress_is_stored_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of all micro-batches if they take long; otherwise that of the first and of the last one."""
-    told: list[JobProgress] = []
+    reported: list[JobProgress] = []
 
     class KeptProgress(KeptPlan):
         def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
-            told.append(progress)
+            reported.append(progress)
 
     times = itertools.count(0, 1_000_000_000)
     monkeypatch.setattr(execution, "elapsed_ns", lambda: next(times))
     environment(kept=KeptProgress()).execute("sums", checkpoint_location=tmp_path / "slow")
-    assert read_progress(tmp_path / "slow") == told
-    assert len(told) > 2
-    told.clear()
+    assert read_progress(tmp_path / "slow") == reported
+    assert len(reported) > 2
+    reported.clear()
     monkeypatch.setattr(execution, "elapsed_ns", lambda: 0)
     environment(kept=KeptProgress()).execute("sums", checkpoint_location=tmp_path)
-    assert read_progress(tmp_path) == [told[0], told[-1]]
+    assert read_progress(tmp_path) == [reported[0], reported[-1]]
     job = read_job(tmp_path)
     assert job is not None
     assert job.name == "sums"
