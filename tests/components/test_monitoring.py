@@ -174,9 +174,9 @@ def test_dashboard(listener: PrometheusListener, new_prometheus_server: NewServe
         found = eventually(all_found)
         assert server.query(annotation) == []
         assert found, missing
+        [(sum_of_labels, count)] = server.query("sum(dsv2_function_numbers_count)")
     finally:
         job.stop()
-    (([sum_of_labels, count],),) = [server.query("sum(dsv2_function_numbers_count)")]
     assert (sum_of_labels, count > 0) == ({}, True)
     assert eventually(lambda: server.query("dsv2_batch_id") == []), "removed when the job has ended"
 
