@@ -13,7 +13,7 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from benchmarks.common.stopwatch import Stopwatch
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.exchange.edges import HashEdge
 from dsv2.runtime.operator.subtask import Subtask

@@ -15,7 +15,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from dsv2.base.clock import Clock, elapsed_ns
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import frozen_modules, patient_collector
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.key_samples import add_samples
@@ -306,10 +306,11 @@ class MicroBatchRunner:
 
     def _run_batch(self, began_ms: int) -> None:
         batch_id = self._next_batch
-        self._recorder.before_batch()
-        self._run.run_batch(batch_id)
-        reports = self._run.progress()
-        self._recorder.record(batch_id, self._time.now_ms, reports)
+        with patient_collector():
+            self._recorder.before_batch()
+            self._run.run_batch(batch_id)
+            reports = self._run.progress()
+            self._recorder.record(batch_id, self._time.now_ms, reports)
         self._next_batch += 1
         self._report(batch_id, began_ms, reports)
         if self._restarts and batch_id % _RESTARTS_BY_ROWS:
@@ -425,7 +426,7 @@ class Execution:
         Raises:
             Dsv2Error: The job failed.
         """
-        with resources_in_use(), patient_collector():
+        with resources_in_use(), frozen_modules():
             outcome = self._run_all()
         self.has_ended = outcome is Outcome.ENDED
         return outcome is Outcome.STOPPED
@@ -444,8 +445,9 @@ class Execution:
                 sinks.begin(self._begun.batch_id)
                 if start.unblocking is not None:
                     start.unblocking.write()
-                recorder.complete_earlier()
-                self._restore(run)
+                with patient_collector():
+                    recorder.complete_earlier()
+                    self._restore(run)
                 if self._checkpoint is not None:
                     self._checkpoint.close_read()
                 outcome = Outcome.ENDED if self._begun.complete else self._batches.run()

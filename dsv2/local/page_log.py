@@ -191,7 +191,7 @@ class PageLog:
         if not self._replaced:
             self._clean(_CLEANED * (self._new_bytes + sum(map(len, others))))
         self._write(_Kind.COMMIT, notes, others)
-        self._files.sync(always=bool(self._emptied))
+        self._files.sync()
         self._apply()
         self.notes |= notes
         self.others, self.is_marked = [*others], False
@@ -248,7 +248,7 @@ class PageLog:
 
     def _begin_segment(self) -> None:
         if self._files.last >= 0:
-            self._files.sync(always=True)
+            self._files.sync()
         maps = [_StoredMap(one.name, *one.stored()) for one in self._stored_maps.values() if one.count]
         self._files.begin(_record(_Kind.BASE, msgspec.msgpack.encode(_Base(self.notes, maps)), b""))
 

@@ -16,7 +16,7 @@ class SegmentFiles:
 
     Args:
         folder: The folder.
-        durable: Whether ``sync`` forces what was appended to the disk.
+        durable: Whether data are forced to the disk.
     """
 
     def __init__(self, folder: str, *, durable: bool) -> None:
@@ -45,20 +45,22 @@ class SegmentFiles:
         return next(reversed(self.sizes), -1)
 
     def begin(self, data: bytes) -> None:
-        """Begin a new segment with ``data``. The file gets its name when its content is on the disk."""
+        """Begin a new segment with ``data``. The file gets its name when it has its content, on the disk if durable."""
         number = self.last + 1
         path = self.path(number)
         new = path.with_name(f".{path.name}.new")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            if number == 0:
+            if number == 0 and self._durable:
                 force_place(self._folder)
             with open(new, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if self._durable:
+                    os.fsync(file.fileno())
             os.replace(new, path)
-            force_folder(self._folder)
+            if self._durable:
+                force_folder(self._folder)
         except OSError as error:
             raise self._not_written(error) from error
         self.sizes[number] = len(data)
@@ -77,9 +79,9 @@ class SegmentFiles:
         self.sizes[last] = offset + len(data)
         return offset
 
-    def sync(self, *, always: bool = False) -> None:
-        """Force the last segment to the disk if the log is durable, or ``always``."""
-        if self._durable or always:
+    def sync(self) -> None:
+        """Force the last segment to the disk if the log is durable."""
+        if self._durable:
             try:
                 os.fdatasync(self._file(self.last))
             except OSError as error:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql import types as t
 
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.connectors.files.sink_tables import table_schema
 from dsv2.connectors.files.table_files import check_folder_names, lines
 from dsv2.graph import Operator

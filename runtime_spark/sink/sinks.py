@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.base.clock import Clock
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.base.log_scope import LogScope, in_scope
-from dsv2.base.patient_collector import patient_collector
 from dsv2.connectors.files.table_files import check_writable
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log.schema import check_columns

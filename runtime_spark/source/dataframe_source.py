@@ -15,7 +15,7 @@ from pyspark.storagelevel import StorageLevel
 
 from dsv2.arrow import records_of
 from dsv2.arrow.schema import can_be_columns
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.graph import Operator
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from dsv2.base.clock import Clock
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.model.record_batch import NO_RECORDS

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.base.clock import SystemClock
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 from dsv2.checkpoint.key_samples import KeySampler
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch

@@ -17,8 +17,8 @@ from typing import NoReturn
 import cloudpickle
 
 from dsv2.base.clock import Clock, SystemClock
+from dsv2.base.garbage_collector import frozen_modules, patient_collector
 from dsv2.base.log_scope import LogScope, in_scope
-from dsv2.base.patient_collector import patient_collector
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.local.page_log import BATCH, LogPlace, StoredLogs, open_log
@@ -187,8 +187,8 @@ def main(requests: int, logs: int) -> None:
         suppress(EOFError, ConnectionError),
         resources_in_use(),
         in_scope(LogScope(job.plan.job_name)),
-        patient_collector(),
         limit,
+        frozen_modules(),
     ):
         _serve(connection, job, number, log)
 
@@ -204,7 +204,8 @@ def _serve(connection: Connection, job: SentJob, number: int, log: LogPlace | No
             try:
                 if worker is None:
                     worker = Worker(job, number, log, time, SystemClock() if job.by_system_clock else sent_clock)
-                reply = getattr(worker, request.method)(*request.args)
+                with patient_collector():
+                    reply = getattr(worker, request.method)(*request.args)
             except Dsv2Error as error:
                 reply = Failure(to_text(error))
             except Exception as error:

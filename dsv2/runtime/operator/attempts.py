@@ -104,7 +104,7 @@ class Attempts:
     def _count(self, name: str) -> None:
         self.metrics.counter(name).inc()
 
-    def _total(self) -> int:
+    def _total(self, _: int) -> int:
         counters = self.metrics.counters
         return sum(counters[name].count for name in SKIPPED_COUNTERS if name in counters)
 

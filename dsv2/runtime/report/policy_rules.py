@@ -27,7 +27,7 @@ class PolicyRules:
         subtask: The index of the subtask.
         now_ms: Returns the processing time of the micro-batch in ms.
         count: Increments a counter of the operator.
-        total: Returns the number of skipped elements and dead letters so far, in all micro-batches.
+        total: Returns the number of skipped elements and dead letters in all micro-batches, from that in this one.
         random: Chooses the jitter of waits.
     """
 
@@ -38,7 +38,7 @@ class PolicyRules:
         subtask: int,
         now_ms: Callable[[], int],
         count: Callable[[str], None],
-        total: Callable[[], int],
+        total: Callable[[int], int],
         random: Random,
     ) -> None:
         self._policy = policy
@@ -91,7 +91,7 @@ class PolicyRules:
     def _check_limits(self, failure: UserFunctionError) -> None:
         policy = self._policy
         for count, limit, where in (
-            (self._total(), policy.max_failures, "in total"),
+            (self._total(self._failures), policy.max_failures, "in total"),
             (self._failures, policy.max_failures_per_micro_batch, "per micro-batch in a subtask"),
         ):
             if limit is not None and count > limit:

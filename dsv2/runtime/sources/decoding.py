@@ -57,9 +57,9 @@ class Decoding:
         policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
         self._clock = clock or SystemClock()
         random = Random(f"{operator.uid}/{subtask}")  # a repeated task waits as long
-        self._failures_before = failures_before
         self._to_columns = to_columns
-        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, self._total, random)
+        total = failures_before.__add__
+        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, total, random)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
         self._name_start: Callable[[], str] = str
@@ -69,9 +69,6 @@ class Decoding:
     def failures(self) -> int:
         """The number of values that were skipped or became dead letters."""
         return self._rules.failures
-
-    def _total(self) -> int:
-        return self._failures_before + self.failures
 
     def begin(self, split: SplitName, name_start: Callable[[], str]) -> None:
         """Begin a portion of ``split``. ``name_start``: Names its start, for offsets that are counted from there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from dsv2.base.clock import Clock
@@ -47,10 +48,10 @@ class _ReaderContext(WatermarkEmitter):
         task: SourceTask,
         declarations: Mapping[str, WatermarkDeclaration],
     ) -> None:
-        super().__init__(declarations, self._send_watermark)
+        now_ms = order.now_ms
+        super().__init__(declarations, lambda identifier, value: sender.emit(identifier, value, now_ms))
         self.subtask = order.subtask
         self.parallelism = parallelism
-        self._now_ms = order.now_ms
         self._sender = sender
         self._task = task
 
@@ -66,12 +67,9 @@ class _ReaderContext(WatermarkEmitter):
         """Add to a counter."""
         self._task.count(name, amount)
 
-    def _send_watermark(self, identifier: str, value: Any) -> None:
-        self._sender.emit(identifier, value, self._now_ms)
-
 
 class SplitReading:
-    """Executes an order.
+    """Executes an order. It is not a part of a cycle of references, since there is one for each micro-batch.
 
     Args:
         source: The source.
@@ -201,10 +199,7 @@ class SplitReading:
         return len(batch)
 
     def _begin_portion(self, portion: SplitOrder) -> None:
-        def name_start() -> str:
-            return json.dumps(self._source.split_serializer.to_json(portion.start), sort_keys=True)
-
-        self._decoding.begin(self._source.split_name(portion.start), name_start)
+        self._decoding.begin(self._source.split_name(portion.start), partial(_start_name, self._source, portion.start))
 
     @contextmanager
     def _calling(self, callback: str) -> Iterator[None]:
@@ -255,6 +250,10 @@ class SplitReading:
     def _send_time(self, time: int | None) -> None:
         if time is not None:
             self._sender.send(time)
+
+
+def _start_name(source: Source[Any, Any, Any], start: Any) -> str:
+    return json.dumps(source.split_serializer.to_json(start), sort_keys=True)
 
 
 def _position_of(record: Any, batch: RecordBatch[Any], positions: Positions) -> RecordPosition | None:

@@ -239,13 +239,11 @@ def test_loss_of_power_loses_no_transaction(tmp_path: Path, monkeypatch: pytest.
         writer.check()
 
 
-def test_only_the_last_segment_is_at_risk_without_durability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_waits_for_the_disk_without_durability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, writer = Disk(monkeypatch), Writer(tmp_path, 2, durable=False)
     for _ in range(30):
         writer.change()
         writer.commit()
         writer.log.mark()
-    *complete, last = sorted(tmp_path.iterdir())
-    assert [disk.forced[file.stat().st_ino] for file in complete] == [file.stat().st_size for file in complete]
-    assert disk.forced[last.stat().st_ino] < last.stat().st_size
-    assert len(complete) > 2
+    assert len([*tmp_path.iterdir()]) > 3
+    assert disk.forced == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from dsv2.base.patient_collector import patient_collector
+from dsv2.base.garbage_collector import patient_collector
 
 
 def test_last_context_restores_the_thresholds() -> None:
