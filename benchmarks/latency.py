@@ -18,6 +18,7 @@ import math
 import statistics
 import sys
 import time
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -169,12 +170,13 @@ def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list
         assert isinstance(job, StreamingJob)
         progress = [one for one in job.query.recentProgress if "addBatch" in one.durationMs]
         stages = stages_of(spark)
-    _check_complete(late, rate, begin, spans)
+    pairs = late.pairs()
+    _check_complete(pairs, rate, begin, spans)
     last_begin = [*(end for _, end in spans[:-1]), math.inf]  # the last records may wait for their micro-batch
     return [
         Measured(
             skipped,
-            sorted(one for one in late if first <= one[0] < end),
+            [one for one in pairs if first <= one[0] < end],
             median_parts([parts_of(one, stages) for one in progress if first <= _began(one) < until]),
         )
         for skipped, (first, end), until in zip(options.skip, spans, last_begin, strict=True)
@@ -192,21 +194,39 @@ def measure_locally(name: str, rate: int, options: argparse.Namespace) -> Measur
     with checkpoint() as folder:
         env.execute("latency", checkpoint_location=folder)
         batches = {batch.batch_id: batch for progress in read_progress(folder) for batch in progress.batches}
-    _check_complete(late, rate, begin, [(first, end)])
+    pairs = late.pairs()
+    _check_complete(pairs, rate, begin, [(first, end)])
     measured = [batch for batch in batches.values() if first <= batch.started_at_ms / 1000 < end]
     parts = [{**batch.phases, "rest": batch.duration_ms - sum(batch.phases.values())} for batch in measured]
-    return Measured(skipped, sorted(late), median_parts(parts))
+    return Measured(skipped, pairs, median_parts(parts))
 
 
-def _build(
-    env: ExecutionEnvironment, rate: int, begin: float, spans: Sequence[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """Build the job. Return a list that will contain the due time and the latency of the records due in ``spans``."""
-    late: list[tuple[float, float]] = []
+class _Latencies:
+    """The due times and the latencies of records in seconds.
+
+    In arrays: Python's garbage collector would traverse objects, and delay the job.
+    """
+
+    def __init__(self) -> None:
+        self._moments = array("d")
+        self._delays = array("d")
+
+    def extend(self, moments: Sequence[float], now: float) -> None:
+        """Add records that arrive ``now``."""
+        self._moments.extend(moments)
+        self._delays.extend([now - moment for moment in moments])
+
+    def pairs(self) -> list[tuple[float, float]]:
+        """Return all, by their due times."""
+        return sorted(zip(self._moments, self._delays, strict=True))
+
+
+def _build(env: ExecutionEnvironment, rate: int, begin: float, spans: Sequence[tuple[float, float]]) -> _Latencies:
+    """Build the job. Return what will contain the latencies of the records due in ``spans``."""
+    late = _Latencies()
 
     def write(counts: list[tuple[int, float]], batch_id: int) -> None:
-        now = time.time()
-        late.extend((moment, now - moment) for _, moment in counts if any(a <= moment < b for a, b in spans))
+        late.extend([moment for _, moment in counts if any(a <= moment < b for a, b in spans)], time.time())
 
     count = int(rate * (max(end for _, end in spans) - begin))
     records = env.from_source(Paced(rate, begin, count), "records").with_uid("records")
