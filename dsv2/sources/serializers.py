@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Generic, Protocol, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -59,9 +60,14 @@ class DataclassSerializer(Generic[T]):
 def _check(kind: Any) -> None:
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise ConfigurationError(f"DataclassSerializer requires a dataclass, got {kind!r}.")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         _check_field(f"Field {field.name!r} of {kind.__qualname__}", hints[field.name])
+
+
+@lru_cache(maxsize=1_000)  # sources may create a serializer for each micro-batch
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _check_field(what: str, form: Any) -> None:
@@ -111,7 +117,7 @@ def _from_json(form: Any, json: JsonValue) -> Any:
 
 
 def _from_fields(kind: Any, json: dict[str, JsonValue]) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     if unknown := json.keys() - hints.keys():
         raise ValueError(f"there is no field {', '.join(sorted(unknown))}")
     return kind(**{name: _from_json(hints[name], value) for name, value in json.items()})
