@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import select
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from typing import Any
 
 from dsv2.base.clock import Clock, SystemClock
@@ -41,7 +41,7 @@ from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Source
 
-_POLL_SECONDS = 0.05  # until a stop is noticed
+_POLL_MS = 50  # until a stop is noticed
 _ROWS = 1000  # in a request
 
 
@@ -118,7 +118,11 @@ class WorkerTasks:
         self._samples_keys = False
         job = self._packed()
         self._workers = [WorkerProcess(number, self._places(number), settings.lock) for number in self._numbers]
+        self._poll = select.poll()
+        self._connections: dict[int, int] = {}  # the workers, by the file descriptors of their connections
         for worker, part in zip(self._workers, job, strict=True):
+            self._connections[connection := worker.connection.fileno()] = worker.number
+            self._poll.register(connection, select.POLLIN)
             worker.begin(part)
 
     def new_readers(self, operator: Operator) -> list[Any]:
@@ -293,9 +297,9 @@ class WorkerTasks:
             self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))
         replies: dict[int, Any] = {}
         while len(replies) < len(args):
-            waiting = [self._workers[number].connection for number in args if number not in replies]
-            ready = wait(waiting, _POLL_SECONDS)
-            replies |= {n: self._workers[n].reply() for n in args if self._workers[n].connection in ready}
+            for connection, _ in self._poll.poll(_POLL_MS):
+                number = self._connections[connection]
+                replies[number] = self._workers[number].reply()
             if self._is_cancelled():
                 raise CancelledError
         return [replies[number] for number in sorted(replies)]
