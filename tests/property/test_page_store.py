@@ -228,7 +228,7 @@ def test_future_deadlines_of_untouched_pages_are_not_read() -> None:
     assert store.take_due(Domain.EVENT_TIME, 9_999) == []
     assert entries.read == []
     assert store.take_due(Domain.EVENT_TIME, 10_000) == [(10_000, 0)]
-    assert [name for name, _ in entries.read] == ["deadlines/0", "keys"]
+    assert [name for name, _ in entries.read] == ["deadlines/0/0", "keys"]
 
 
 def test_pages_of_an_operator_are_under_its_uid() -> None:
@@ -285,7 +285,8 @@ DEADLINES = long_lists(
 
 @given(LAYOUTS, DEADLINES)
 def test_deadlines_are_a_dict_with_a_minimum(entries: Layout, steps: list[tuple[str, int, int]]) -> None:
-    deadlines = Deadlines(CODEC, OWNER, page_store(entries))
+    stores = in_blob if entries is None else in_entries(entries, CODEC)
+    deadlines = Deadlines(CODEC, OWNER, stores, "deadlines")
     model: dict[int, int] = {}
     for what, page, time in steps:
         match what:
@@ -305,11 +306,42 @@ def test_deadlines_are_a_dict_with_a_minimum(entries: Layout, steps: list[tuple[
                     del model[p]
             case "save":
                 snapshot = deadlines.snapshot()
-                deadlines = Deadlines(CODEC, OWNER, page_store(entries))
+                if entries is not None:
+                    entries.forget_calls()
+                deadlines = Deadlines(CODEC, OWNER, stores, "deadlines")
                 deadlines.restore(snapshot)
         assert deadlines.next() == min(model.values(), default=None)
     assert (deadlines.snapshot() is None) == (not model)
-    assert entries is None or len(entries.kept) == len({page // PAGES_PER_BLOCK for page in model})
+    assert model or not entries or not entries.kept
+
+
+def test_cost_of_a_deadline_hardly_depends_on_the_number_of_pages() -> None:
+    """Neither the state of the subtask nor what a micro-batch reads and writes grows in proportion."""
+    entries = KeptEntries()
+    deadlines = Deadlines(CODEC, OWNER, in_entries(entries, CODEC), "deadlines")
+    pages = 40 * PAGES_PER_BLOCK**2
+    for page in range(pages):
+        deadlines.put(page, 1_000_000 + page)
+    for page in (7, pages - 1):
+        snapshot = deadlines.snapshot()
+        entries.forget_calls()
+        deadlines = Deadlines(CODEC, OWNER, in_entries(entries, CODEC), "deadlines")
+        deadlines.restore(snapshot)
+        deadlines.put(page, page)
+        assert deadlines.next() == 7
+        block = page // PAGES_PER_BLOCK
+        assert entries.read == [
+            ("deadlines/2", block // PAGES_PER_BLOCK**2),
+            ("deadlines/1", block // PAGES_PER_BLOCK),
+            ("deadlines/0", block),
+        ]
+    assert snapshot is not None
+    assert len(snapshot[0]) <= PAGES_PER_BLOCK
+    assert deadlines.take(1_000_000) == [7, pages - 1, 0]
+    for page in range(pages):
+        deadlines.put(page, None)
+    assert deadlines.snapshot() is None
+    assert entries.kept == {}
 
 
 # --- Damaged bytes --------------------------------------------------------------------------------------------------

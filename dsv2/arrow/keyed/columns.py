@@ -257,8 +257,7 @@ class ArrowKeyedColumns(KeyedColumns):
         owner = f"{self._owner}, {layout.state}"
         deadlines = None
         if layout.has_deadlines:
-            store = environment.stores(f"columns/{name}/deadlines", f"{owner}, deadlines")
-            deadlines = Deadlines(self._codec, owner, store)
+            deadlines = Deadlines(self._codec, f"{owner}, deadlines", environment.stores, f"columns/{name}/deadlines")
         table = KeyedTable(types, environment.stores(f"columns/{name}", owner), deadlines, owner)
         self._layouts[name], self._tables[name] = layout, table
         return table

@@ -39,7 +39,7 @@ _EMPTY: KeyEntry = {}
 
 
 def _new_deadlines(codec: Codec, owner: str, stores: PageStores, domain: int) -> Deadlines:
-    return Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines"))
+    return Deadlines(codec, f"{owner}, deadlines", stores, f"deadlines/{domain}")
 
 
 def timers_in(entry: KeyEntry) -> int:

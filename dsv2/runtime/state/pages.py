@@ -46,7 +46,7 @@ class PageCache:
         """Return page ``number`` for reading and changing. Raises ``CorruptDataError`` if it is damaged or missing."""
         page = self._decoded.get(number)
         if page is None:
-            page = self._decoded[number] = self._stored_page(number) if number in self.stored else {}
+            page = self._decoded[number] = self._stored_page(number) if self._is_stored(number) else {}
         return page
 
     def save(self, stored: Collection[int]) -> dict[int, bytes]:
@@ -82,6 +82,9 @@ class PageCache:
         self._decoded.clear()
         self.changed.clear()
         self.stored = ()
+
+    def _is_stored(self, number: int) -> bool:
+        return number in self.stored
 
     def _put(self, number: int, page: Page) -> int:
         """Store a page and return its size in bytes."""
