@@ -21,8 +21,9 @@ from unittest.mock import patch
 from benchmarks.common.machine import machine
 from benchmarks.common.report import Arguments, Report
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.local import LocalRuntime, run, tasks
+from dsv2.local import LocalRuntime, tasks
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.report.job_reports import JobReports
@@ -30,7 +31,6 @@ from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.frames.task_report import TaskReport
 
 __all__ = ("main", "report_of")
 
@@ -142,8 +142,7 @@ def _without() -> Iterator[None]:
             (TimedCalls, "run", lambda calls, call, *args: call(*args)),
             (JobReports, "add", lambda reports, batch_id, entries, now_ms: None),
             (JobReports, "complete", lambda reports, batch, began, duration, phases: None),
-            (run.LocalRun, "progress", lambda of_run: []),
-            (tasks.LocalTasks, "reset_times", lambda of_tasks: None),
+            (tasks.LocalTasks, "take_report", lambda of_tasks: TaskReport()),
             (tasks, "elapsed_ns", lambda: 0),
         ):
             stack.enter_context(patch.object(owner, name, instead))

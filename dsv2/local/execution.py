@@ -5,18 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from dsv2.base.clock import Clock, elapsed_ns
 from dsv2.base.garbage_collector import frozen_modules, patient_collector
-from dsv2.checkpoint.failed_batch import Unblocking
+from dsv2.checkpoint.failed_batch import Unblocking, skipped_in
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.key_samples import add_samples
 from dsv2.checkpoint.record import extended, sinks_of
@@ -47,7 +46,6 @@ from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
-from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
@@ -140,28 +138,23 @@ class Recorder:
             self._letters.record_replays(pending.replays)
             self._checkpoint.mark_written()
 
-    def before_batch(self) -> None:
-        """Called before each micro-batch."""
-        if self._checkpoint is not None:
-            self._run.tasks.sample_keys()
-
     def between_batches(self) -> None:
         """Called from time to time, also without micro-batches."""
         self._sinks.roll()
 
-    def record(self, batch_id: int, now_ms: int, reports: Sequence[SubtaskReport]) -> None:
-        """Called after each micro-batch with the reports of its subtasks."""
+    def record(self, batch_id: int, now_ms: int) -> None:
+        """Called after each micro-batch."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
-        letters = self._run.tasks.take_letters()
-        self._limits.check(reports, self._run.reader_reports() if self._limits else ())
+        report = self._run.report
+        self._limits.check(report.subtasks, report.readers)
         self._note_skipped(batch_id)
         measured = self._run.phases.measured
         if self._checkpoint is not None:
             with measured(COMMIT):
-                self._checkpoint.write(self._stored(frames, letters, batch_id, now_ms))
+                self._checkpoint.write(self._stored(frames, batch_id, now_ms))
         with measured(SINKS):
             self._sinks.write(frames, batch_id)
-            self._letters.write(batch_id, letters)
+            self._letters.write(batch_id, report.letters)
         with measured(COMMIT):
             if self._checkpoint is not None:
                 self._letters.record_replays(self._begun.record.replays)
@@ -169,27 +162,25 @@ class Recorder:
             self._run.commit()
 
     def _note_skipped(self, batch_id: int) -> None:
-        if self._unblocking is None or (skipped := self._run.tasks.skipped()) == self._skipped:
+        skipped = skipped_in(self._run.report.subtasks)
+        if self._unblocking is None or skipped == self._skipped:
             return
         before, self._skipped = self._skipped, skipped
         new = {uid: places - before.get(uid, frozenset()) for uid, places in skipped.items()}
         self._unblocking.note_skipped(batch_id, new)
 
-    def _stored(
-        self, frames: Sequence[Frame], letters: Sequence[Mapping[str, Any]], batch_id: int, now_ms: int
-    ) -> StoredBatch:
+    def _stored(self, frames: Sequence[Frame], batch_id: int, now_ms: int) -> StoredBatch:
         run, begun = self._run, self._begun
-        self._keys = add_samples(self._keys, run.tasks.key_samples())
-        run.tasks.store()  # before the fields, which are those of the last snapshots
+        self._keys = add_samples(self._keys, run.report.keys)
         return extended(
             StoredBatch,
-            replace(record_of(begun.record, run, batch_id, self._sink_records), keys=self._keys),
+            replace(record_of(begun.record, run, run.report, batch_id, self._sink_records), keys=self._keys),
             checkpoint_id=begun.checkpoint_id,
             now_ms=now_ms,
             complete=run.ended,
             runs=[self._run_id],
             workers=self._checkpoint and self._checkpoint.workers,
-            letters=letters,
+            letters=run.report.letters,
             outputs=encoded_outputs(self._plan, frames, run.codec),
         )
 
@@ -307,22 +298,19 @@ class MicroBatchRunner:
     def _run_batch(self, began_ms: int) -> None:
         batch_id = self._next_batch
         with patient_collector():
-            self._recorder.before_batch()
             self._run.run_batch(batch_id)
-            reports = self._run.progress()
-            self._recorder.record(batch_id, self._time.now_ms, reports)
+            self._recorder.record(batch_id, self._time.now_ms)
         self._next_batch += 1
-        self._report(batch_id, began_ms, reports)
+        self._report(batch_id, began_ms)
         if self._restarts and batch_id % _RESTARTS_BY_ROWS:
             self._run.restart()
         elif self._restarts:
             restart(self._plan, self._run)
 
-    def _report(self, batch_id: int, began_ms: int, reports: Sequence[SubtaskReport]) -> None:
-        reported = self._reports.add(batch_id, reports, self._time.now_ms)
+    def _report(self, batch_id: int, began_ms: int) -> None:
+        reported = self._reports.add(batch_id, self._run.report.subtasks, self._time.now_ms)
         self._reports.note_splits(self._run.splits(self._time.now_ms))
         self._reports.complete(reported, began_ms, *self._run.phases.end())
-        self._run.tasks.reset_times()
         self._is_stored = False
         if self._listeners:
             self._listeners.progress(self._reports.progress())
@@ -418,7 +406,7 @@ class Execution:
         if self._start.unblocking is not None:
             self._start.unblocking.warn_of_missed(self._plan)
         elif self._run is not None:
-            warn_of_missed_skips(self._plan, self._run.tasks.skipped())
+            warn_of_missed_skips(self._plan, skipped_in(self._run.report.subtasks))
 
     def run(self) -> bool:
         """Run to the end of the input, or until the run stops before it. Returns whether it has stopped.

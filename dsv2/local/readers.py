@@ -55,9 +55,6 @@ class SplitReads(Protocol):
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
 
-    def report(self) -> Report | None:
-        """Return the report on the last micro-batch, if there was one."""
-
 
 class IndexedReader:
     """One subtask of an indexed source."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.record import SourcePosition
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
@@ -15,12 +16,10 @@ from dsv2.local.tasks import LocalTasks
 from dsv2.local.workers.tasks import WorkerTasks
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.report.driver_limits import DriverLimits
-from dsv2.runtime.report.phases import SOURCE, Phases, level
-from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.report.phases import COMMIT, SOURCE, Phases, level
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.alignment import LocalBoard
-from dsv2.runtime.sources.offsets import Report
 from dsv2.sources import Halt, Source
 
 NewTasks: TypeAlias = Callable[[Codec, EmitFrame, Callable[[], bool]], LocalTasks | WorkerTasks]
@@ -67,6 +66,8 @@ class LocalRun:
         """The codec of the job."""
         self.tasks = new_tasks(self.codec, self._collect, self._has_to_end)
         """The subtasks."""
+        self.report = TaskReport()
+        """The reports on the last micro-batch."""
         self._board = LocalBoard(plan)
         self._reading = reading
         self._sources: dict[str, IndexedSourceRun | SplitSourceRun] = {}  # by uid
@@ -93,10 +94,18 @@ class LocalRun:
         return any(reads)
 
     def run_batch(self, batch_id: int) -> None:
-        """Run the micro-batch that ``begin_batch`` has planned."""
+        """Run the micro-batch that ``begin_batch`` has planned, and set ``report``."""
         self._limits = DriverLimits(self._plan)
         self.tasks.run_batch(batch_id)
         self._limits.check()
+        with self.phases.measured(COMMIT):
+            self.tasks.store()  # before the report, which has the fields of the last snapshots
+        self.report = self.tasks.take_report()
+        for report in self.report.subtasks:
+            if (phase := self._phase_of.get(report.uid)) is not None:
+                self.phases.ns[phase] += report.user_ns
+        for source in self._of_splits():
+            source.note_reports(self.report.readers)
 
     @property
     def ended(self) -> bool:
@@ -152,18 +161,6 @@ class LocalRun:
             yield self._plan.operators[operator_id], frames[:]
             frames.clear()
 
-    def progress(self) -> list[SubtaskReport]:
-        """Return the reports of every operator of every subtask, and add their times to the phases."""
-        reports = self.tasks.progress()
-        for report in reports:
-            if (phase := self._phase_of.get(report.uid)) is not None:
-                self.phases.ns[phase] += report.user_ns
-        return reports
-
-    def reader_reports(self) -> list[Report]:
-        """Return the reports of the readers of sources with splits."""
-        return [report for source in self._of_splits() for report in source.reader_reports()]
-
     def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
         """Return the progress of the splits of each source at ``now_ms``, by uid."""
         return {uid: source.splits(now_ms) for uid, source in self._sources.items()}
@@ -177,19 +174,17 @@ class LocalRun:
         """Describe what the last micro-batch has read of each source."""
         return [described for source in self._sources.values() for described in source.ranges_read()]
 
-    def holding(self) -> list[str]:
-        """Return the uids of the operators that buffer records behind aligned watermarks."""
-        return sorted(self.tasks.held())
-
     @property
     def records_held(self) -> int:
         """The number of records that are buffered behind aligned watermarks."""
-        return sum(self.tasks.held().values())
+        return sum(one.records_held for one in self.report.subtasks)
 
     def check_ended(self) -> None:
         """Raise ``InternalError`` if a subtask has not ended although all sources have."""
-        for head, index in self.tasks.not_ended():
-            raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not receive the end of its input.")
+        receivers = {operator.uid: operator for chain in self._plan.chains.values() for operator in chain}
+        for one in self.report.subtasks:
+            if not one.ended and (operator := receivers.get(one.uid)) is not None:
+                raise InternalError(f"{operator}, subtask {one.subtask}, did not receive the end of its input.")
 
     def _has_to_end(self) -> bool:
         self._limits.check()

@@ -11,6 +11,7 @@ from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition, extended, sinks_of
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Plan
 from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
@@ -21,12 +22,15 @@ from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.writer import write_savepoint
 
 
-def record_of(begun: JobRecord, run: LocalRun, batch_id: int, sinks: Mapping[str, SinkRecord]) -> JobRecord:
+def record_of(
+    begun: JobRecord, run: LocalRun, report: TaskReport, batch_id: int, sinks: Mapping[str, SinkRecord]
+) -> JobRecord:
     """Return the record of a job between two micro-batches.
 
     Args:
         begun: The record with which the run has begun.
-        run: The run, whose last snapshots have the fields of functions.
+        run: The run.
+        report: The report of its subtasks after their last snapshots.
         batch_id: The last micro-batch.
         sinks: The sinks (``sinks_of``).
     """
@@ -35,8 +39,8 @@ def record_of(begun: JobRecord, run: LocalRun, batch_id: int, sinks: Mapping[str
         batch_id=batch_id,
         sources=run.positions(),
         sinks=sinks,
-        fields=run.tasks.kept_fields(),
-        holding=run.holding(),
+        fields=report.fields_by_uid(),
+        holding=sorted({one.uid for one in report.subtasks if one.records_held}),
         ended=run.ended_sources(),
     )
 
@@ -54,8 +58,8 @@ def take(plan: Plan, run: LocalRun, begun: JobRecord, batch_id: int, folder: Fol
     Raises:
         ConfigurationError: ``folder`` is in use.
     """
-    rows = list(run.tasks.rows())  # before the fields, which are those of the last snapshot
-    record = record_of(begun, run, batch_id, sinks_of(plan, folders_of(plan, on_disk)))
+    rows = list(run.tasks.rows())  # before the report, which has the fields of the last snapshots
+    record = record_of(begun, run, run.tasks.report(), batch_id, sinks_of(plan, folders_of(plan, on_disk)))
     write_savepoint(folder, extended(SavepointInfo, record), rows, run.codec)
 
 

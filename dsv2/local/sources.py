@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +146,8 @@ class SplitSourceRun:
         self._source: Source[Any, Any, Any] = operator.body
         self._clock = clock
         self._offset: SourceOffset = BEFORE_START if start is None else start.offset
-        self._reports: list[Report] = [] if start is None else start.reports
+        self._first_reports: list[Report] = [] if start is None else start.reports
+        self._reports = self._first_reports  # those of other micro-batches do not count
         self._only_available = reading.only_available
         self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
         self._coordinator = self._new_coordinator()
@@ -157,7 +158,7 @@ class SplitSourceRun:
     @property
     def position(self) -> SourcePosition:
         """The position at which the source continues after the last micro-batch."""
-        return SourcePosition(self._offset, json.loads(json.dumps(self._latest_reports())))  # tuples as lists
+        return SourcePosition(self._offset, json.loads(json.dumps(self._reports)))  # tuples as lists
 
     @property
     def is_exhausted(self) -> bool:
@@ -177,7 +178,7 @@ class SplitSourceRun:
         """
         limit = None if records is None else records * self._operator.parallelism
         refresh = self._source.bounded or not self._only_available
-        offset = self._coordinator.next(self._offset, limit, refresh=refresh, reports=self._latest_reports())
+        offset = self._coordinator.next(self._offset, limit, refresh=refresh, reports=self._reports)
         self.waits = offset == self._offset
         if not self.waits:
             self._offset = offset
@@ -188,16 +189,13 @@ class SplitSourceRun:
                 reader.ended = True  # in a micro-batch before the savepoint
         return not self.waits
 
-    def reader_reports(self) -> list[Report]:
-        """Return the reports of the readers on the last micro-batch."""
-        return [report for reader in self._readers if (report := reader.report()) is not None]
-
-    def _latest_reports(self) -> list[Report]:
-        return [*self._reports, *self.reader_reports()]  # those of other micro-batches do not count
+    def note_reports(self, reports: Iterable[Report]) -> None:
+        """Replace the reports of the readers of all sources on their last micro-batches in this run."""
+        self._reports = [*self._first_reports, *(one for one in reports if one["source"] == self._operator.uid)]
 
     def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
         """Return the progress of the splits."""
-        return with_event_times(self._coordinator.splits(), event_times(self._latest_reports()))
+        return with_event_times(self._coordinator.splits(), event_times(self._reports))
 
     @property
     def is_paced(self) -> bool:

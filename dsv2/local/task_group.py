@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace as replace_fields
+
 from dsv2.base.clock import Clock
-from dsv2.base.record_position import Offset, SplitName
-from dsv2.checkpoint.key_samples import KeySample, KeySampler
+from dsv2.checkpoint.key_samples import KeySampler
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.page_log import StoredLogs
@@ -18,16 +20,12 @@ from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
-from dsv2.runtime.report.subtask_report import SubtaskReport
-from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.sources import Source
 
 Place: TypeAlias = tuple[int, int]
 """The first operator of a chain, or a source, and the index of a subtask."""
-Skipped: TypeAlias = dict[str, frozenset[tuple[SplitName, Offset]]]
-"""The records that sources have skipped, by uid."""
 
 
 class TaskGroup:
@@ -60,11 +58,12 @@ class TaskGroup:
         self._pages = pages
         self._mutation = mutation
         self._letters: list[dict[str, Any]] = []
-        self._samplers: dict[Place, KeySampler] = {}
+        self._samplers: dict[Place, KeySampler] = {}  # for a checkpoint
         self.subtasks = {place: self._new_subtask(*place) for place in places}
         """The subtasks by their places, upstream first."""
         self.readers: dict[Place, IndexedReader | SplitReader] = {}
         """The readers by their places."""
+        self._sample_keys()
 
     def add_reader(self, operator: Operator, index: int) -> IndexedReader | SplitReader:
         """Create a reader of the source ``operator``."""
@@ -97,8 +96,9 @@ class TaskGroup:
         subtask.flush()
 
     def store(self) -> None:
-        """Set the pages to the state of all subtasks."""
-        assert self._pages is not None
+        """Set the pages to the state of all subtasks. Nothing is done if there are none."""
+        if self._pages is None:
+            return
         for (head, index), subtask in self.subtasks.items():
             self._pages.of(self._plan.operators[head].uid, index).put_rest(subtask.snapshot())
 
@@ -145,58 +145,42 @@ class TaskGroup:
         for subtask in self.subtasks.values():
             subtask.close()
 
-    def sample_keys(self) -> None:
-        """Sample the keys of the next micro-batch, for ``key_samples``."""
-        self._samplers = {place: KeySampler(self._plan, place[0], self._job.codec) for place in self.subtasks}
-
-    def key_samples(self) -> list[KeySample]:
-        """Return the samples of the last micro-batch."""
-        return [sample for sampler in self._samplers.values() for sample in sampler.report()]
-
-    def take_letters(self) -> list[dict[str, Any]]:
-        """Return and remove the dead letters that nothing reads, as they are stored."""
-        self._collect_letters()
-        for reader in self.readers.values():
-            self._letters += reader.task.take_letters(lambda: self._job.codec)
-        letters, self._letters = self._letters, []
-        return letters
-
-    def kept_fields(self) -> dict[str, list[str]]:
-        """Return the names of the function fields in the last snapshots, by uid."""
-        return joined_fields(subtask.kept_fields() for subtask in self.subtasks.values())
-
-    def progress(self) -> list[SubtaskReport]:
-        """Return the reports of every operator of every subtask."""
-        tasks: list[Subtask | SourceTask] = [*(reader.task for reader in self.readers.values())]
-        return [report for task in [*tasks, *self.subtasks.values()] for report in task.progress()]
-
-    def reset_times(self) -> None:
-        """Begin to measure times again. Called between two micro-batches."""
+    def take_report(self) -> TaskReport:
+        """Return the report on a micro-batch, and begin the next one."""
+        report = self.report()
+        self._letters.clear()
+        self._sample_keys()
         for reader in self.readers.values():
             reader.task.reset_times()
         for subtask in self.subtasks.values():
             subtask.reset_times()
+        return report
 
-    def skipped(self) -> Skipped:
-        """Return the records that sources have skipped."""
-        return joined_skips({reader.task.uid: frozenset(reader.task.skipped)} for reader in self.readers.values())
-
-    def held(self) -> dict[str, int]:
-        """Return the number of records that are buffered behind aligned watermarks, by uid. Others are left out."""
-        return joined_counts(subtask.held() for subtask in self.subtasks.values())
+    def report(self) -> TaskReport:
+        """Return the report since the last call of ``take_report``."""
+        of_sources = [TaskReport.of_source(one.task, lambda: self._job.codec) for one in self.readers.values()]
+        report = TaskReport.joined([*of_sources, *map(TaskReport.of_subtask, self.subtasks.values())])
+        self._letters += report.letters
+        readers = [one.report() for one in self.readers.values() if isinstance(one, SplitReader)]
+        return replace_fields(
+            report,
+            letters=self._letters[:],
+            keys=[sample for sampler in self._samplers.values() for sample in sampler.report()],
+            readers=[one for one in readers if one is not None],
+        )
 
     def next_deadline(self) -> int | None:
         """Return when a timer or a generator has something to do without records, in ms; None if none has."""
         deadlines = (subtask.next_deadline() for subtask in self.subtasks.values())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def not_ended(self) -> list[Place]:
-        """Return the places of the subtasks that have not ended."""
-        return [place for place, subtask in self.subtasks.items() if not subtask.ended]
-
     def _collect_letters(self) -> None:
         for subtask in self.subtasks.values():
             self._letters += subtask.take_letters()
+
+    def _sample_keys(self) -> None:
+        if self._pages is not None:
+            self._samplers = {place: KeySampler(self._plan, place[0], self._job.codec) for place in self.subtasks}
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
@@ -227,30 +211,3 @@ class ChainRestore:
         """Complete the restore. Raises ``IncompatibleCheckpointError`` or ``CorruptDataError``."""
         for restore in self._restores.values():
             restore.finish()
-
-
-def joined_fields(parts: Iterable[dict[str, list[str]]]) -> dict[str, list[str]]:
-    """Join the names of function fields by uid."""
-    names: dict[str, set[str]] = {}
-    for part in parts:
-        for uid, kept in part.items():
-            names.setdefault(uid, set()).update(kept)
-    return {uid: sorted(names[uid]) for uid in sorted(names)}
-
-
-def joined_skips(parts: Iterable[Skipped]) -> Skipped:
-    """Join the records that sources have skipped."""
-    skipped: Skipped = {}
-    for part in parts:
-        for uid, places in part.items():
-            skipped[uid] = skipped.get(uid, frozenset()) | places
-    return skipped
-
-
-def joined_counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Add numbers by uid."""
-    counts: dict[str, int] = {}
-    for part in parts:
-        for uid, count in part.items():
-            counts[uid] = counts.get(uid, 0) + count
-    return counts

@@ -17,12 +17,12 @@ from dsv2.base.folders import Folder
 from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.key_samples import add_samples
 from dsv2.checkpoint.record import JobRecord, converted
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.checks.json_documents import from_json, write_document
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from runtime_spark.checkpoint.spark_logs import Beginning
 from runtime_spark.frames.layout import Layout, StateLayout
-from runtime_spark.frames.task_report import TaskReport
 
 JOB_FOLDER = "dsv2/job"
 _RESTORE = "Restore it from a backup, or start from a new checkpoint_location."
@@ -124,11 +124,8 @@ class SparkRecord(JobRecord, frozen=True, kw_only=True):
 
     def with_report(self, report: TaskReport) -> SparkRecord:
         """Return this record with the reports on a micro-batch."""
-        names = {uid: set(kept) for uid, kept in self.fields.items()}
-        for uid, name in report.fields:
-            names.setdefault(uid, set()).add(name)
         keys = add_samples(list(self.keys), report.keys)
-        return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
+        return replace(self, keys=keys, fields=report.fields_by_uid(self.fields))
 
     def with_ended(self, ended: Iterable[tuple[str, int]], sources: Mapping[str, int]) -> SparkRecord:
         """Return this record with subtasks of sources that have ended; ``sources`` are their numbers of subtasks."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import SerializationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
@@ -18,7 +19,6 @@ from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.task_report import TaskReport
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql import types as t
 
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import PlanError, SchemaError
 from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
 from dsv2.model.context import RuntimeExecutionMode
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.schema import check_readable, schema_of
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.platform.connect import check_passages_on
 from runtime_spark.platform.java_classes import java_class
 from runtime_spark.platform.streaming_dataframes import reads_the_same

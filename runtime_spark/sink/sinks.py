@@ -20,6 +20,7 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.base.clock import Clock
 from dsv2.base.garbage_collector import patient_collector
 from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.connectors.files.table_files import check_writable
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log.schema import check_columns
@@ -35,7 +36,6 @@ from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, from_arrow, to_arrow
 from runtime_spark.frames.rows import Row as FrameRow
 from runtime_spark.frames.schema import schema_of
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.tasks import Tasks
 from runtime_spark.frames.worker import load_job
 from runtime_spark.frames.worker_resources import worker_resources

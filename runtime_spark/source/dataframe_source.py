@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.arrow import records_of
 from dsv2.arrow.schema import can_be_columns
 from dsv2.base.garbage_collector import patient_collector
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Operator
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
@@ -25,7 +26,6 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
 from runtime_spark.frames.schema import RecordReader
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob, load_job
 from runtime_spark.frames.worker_resources import worker_resources
 

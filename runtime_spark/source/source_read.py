@@ -9,15 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from dsv2.base.clock import SystemClock, elapsed_ns
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.sources.indexed_reading import IndexedReading
-from dsv2.runtime.sources.offsets import ReaderOrder
+from dsv2.runtime.sources.offsets import ReaderOrder, Report
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
 from runtime_spark.frames.rows import OUTPUT_BYTES, FrameEncoder, Row
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.platform.closures import from_bytes
 
@@ -114,17 +114,19 @@ def _read(
     ``UserFunctionError`` if user code raises.
     """
     task = SourceTask(job.running_plan, operator, portion.subtask, emit, job.source_functions)
-    found = TaskReport()
+    readers: list[Report] = []
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
         pieces = _read_indexed(source, job.plan, operator, portion, task)
     else:
         assert isinstance(source, Source)
-        pieces = _read_splits(source, operator, portion, task, job, found)
+        pieces = _read_splits(source, operator, portion, task, job, readers)
     began = _now_ms()
     yield from _timed(pieces, task)
-    *chained, of_source = task.progress()
-    report(replace(found, subtasks=[*chained, replace(of_source, span=(began, _now_ms()))]))
+    found = TaskReport.of_source(task, job.codec)
+    *chained, of_source = found.subtasks
+    subtasks = [*chained, replace(of_source, span=(began, _now_ms()))]
+    report(replace(found, subtasks=subtasks, readers=readers))
 
 
 def _timed(pieces: Iterator[None], task: SourceTask) -> Iterator[None]:
@@ -144,17 +146,16 @@ def _read_splits(
     portion: ReaderOrder,
     task: SourceTask,
     job: WorkerJob,
-    found: TaskReport,
+    readers: list[Report],
 ) -> Iterator[None]:
-    """Read ``portion``. Adds to ``found`` what there is to report."""
+    """Read ``portion``. Adds its report to ``readers``."""
     task.seek(portion.batch)
     reading = SplitReading(source, job.plan, operator, portion, task, job.codec)
     for _ in reading.run():
         yield
     task.flush()
     if (of_reader := reading.report()) is not None:
-        found.readers.append(of_reader)
-    found.letters.extend(task.take_letters(job.codec))
+        readers.append(of_reader)
 
 
 def _read_indexed(

@@ -15,6 +15,7 @@ from dsv2.base.record_position import RecordPosition
 from dsv2.checkpoint.failed_batch import Unblocking, skipped_in
 from dsv2.checkpoint.file_folders import folders_of, left_folders
 from dsv2.checkpoint.record import extended, new_record, sinks_of
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.dead_letters.store import LetterWriter
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -38,7 +39,6 @@ from runtime_spark.checkpoint.state_metadata import check_state_metadata, reloca
 from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_history import StateHistory, StateLedger
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.platform.driver_processes import describe_driver
 from runtime_spark.platform.folders import jvm_process, open_folder
 from runtime_spark.start.migration import ChosenGeneration, another_driver

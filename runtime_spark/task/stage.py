@@ -22,6 +22,7 @@ from pyspark.sql.streaming.state import GroupState
 from dsv2.base.clock import SystemClock
 from dsv2.base.garbage_collector import patient_collector
 from dsv2.checkpoint.key_samples import KeySampler
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import Control
@@ -45,7 +46,6 @@ from runtime_spark.frames.rows import (
 )
 from runtime_spark.frames.state_history import Journal, StateSeal
 from runtime_spark.frames.state_limit import check_state_size
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import WorkerJob, batch_id, forget_modules, load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes
@@ -316,16 +316,11 @@ class _SubtaskRun:
 
     def finish(self, state_bytes: int | None = None) -> list[Row]:
         """Return the last rows, with the subtask's progress. ``state_bytes`` is attributed to its first operator."""
-        head, *others = self.subtask.progress()
+        report = TaskReport.of_subtask(self.subtask)
+        head, *others = report.subtasks
         head = replace(head, span=(self._began, _now_ms()), state_bytes=state_bytes)
-        self._encoder.report(
-            TaskReport(
-                [head, *others],
-                letters=self.subtask.take_letters(),
-                keys=[] if self._sampler is None else self._sampler.report(),
-                fields=[(uid, name) for uid, names in self.subtask.kept_fields().items() for name in names],
-            )
-        )
+        keys = [] if self._sampler is None else self._sampler.report()
+        self._encoder.report(replace(report, subtasks=[head, *others], keys=keys))
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
+from msgspec.structs import replace
+
 from dsv2.base.clock import Clock, elapsed_ns
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import OperatorKind
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.readers import SplitReader
 from dsv2.local.sinks import sealed_output
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import Place, TaskGroup
 from dsv2.local.wire import Wire
-from dsv2.local.workers.messages import Emitted, GroupReport, ReaderOrders, SentFrame, SentJob, worker_of
+from dsv2.local.workers.messages import Emitted, ReaderOrders, SentFrame, SentJob, worker_of
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 
@@ -81,20 +83,10 @@ class LevelTasks(TaskGroup):
         emitted, self._emitted = self._emitted, Emitted()
         return emitted
 
-    def report(self) -> GroupReport:
-        """Return the report on the last micro-batch."""
-        readers = {place: one.report() for place, one in self.readers.items() if isinstance(one, SplitReader)}
-        return GroupReport(
-            self.progress(),
-            readers,
-            self.take_letters(),
-            self.key_samples(),
-            self.kept_fields(),
-            self.skipped(),
-            self.held(),
-            self.next_deadline(),
-            self.not_ended(),
-        )
+    def report(self) -> TaskReport:
+        """Return the report since the last call of ``take_report``."""
+        deadline = self.next_deadline()
+        return replace(super().report(), deadlines=[] if deadline is None else [deadline])
 
     def _own(self, parallelism: int, number: int) -> list[int]:
         return [index for index in range(parallelism) if worker_of(index, self._count) == number]

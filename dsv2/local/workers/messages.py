@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Plan
-from dsv2.local.task_group import Place, Skipped
-from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.local.task_group import Place
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.offsets import Report
 
 
 @dataclass(frozen=True)
@@ -78,21 +76,6 @@ class ReaderOrders(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupReport:
-    """The report of a worker. For the attributes see the methods of ``TaskGroup``."""
-
-    subtasks: list[SubtaskReport]
-    readers: dict[Place, Report | None]
-    letters: list[dict[str, Any]]
-    keys: list[KeySample]
-    fields: dict[str, list[str]]
-    skipped: Skipped
-    held: dict[str, int]
-    deadline: int | None
-    not_ended: list[Place]
-
-
-@dataclass(frozen=True)
 class LevelOrder:
     """One level of a micro-batch.
 
@@ -100,14 +83,12 @@ class LevelOrder:
         level: The level; 0: the sources.
         frames: Frames from other workers.
         orders: Orders for the readers.
-        samples_keys: Whether keys are sampled.
         ends: The micro-batch that ends with this level, whose transaction is then written. None: a level follows.
     """
 
     level: int
     frames: Sequence[SentFrame] = ()
     orders: Sequence[ReaderOrders] = ()
-    samples_keys: bool = False
     ends: int | None = None
 
 
@@ -123,7 +104,7 @@ class Emitted:
 
     frames: dict[int, list[SentFrame]] = field(default_factory=dict)
     to_sinks: list[SentFrame] = field(default_factory=list)
-    report: GroupReport | None = None
+    report: TaskReport | None = None
 
 
 def worker_of(subtask: int, count: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dsv2.local.task_group import Place
 from dsv2.local.workers.messages import ReaderOrders
-from dsv2.runtime.sources.offsets import ReaderOrder, Report
+from dsv2.runtime.sources.offsets import ReaderOrder
 
 
 class RemoteReader:
@@ -22,8 +22,8 @@ class RemoteReader:
         calls, self._calls = self._calls, []
         return ReaderOrders(self.place, calls)
 
-    def complete(self, report: Report | None) -> None:
-        """Called after the micro-batch with its report."""
+    def complete(self) -> None:
+        """Called after the micro-batch."""
         raise NotImplementedError
 
 
@@ -53,7 +53,7 @@ class RemoteIndexedReader(RemoteReader):
         self._stop, self._is_last = stop, is_last
         self._calls.append(("begin_batch", (stop,), {"is_last": is_last}))
 
-    def complete(self, report: Report | None) -> None:
+    def complete(self) -> None:
         self._position = self._stop
         self.ended = self.ended or self._is_last
 
@@ -64,7 +64,6 @@ class RemoteSplitReader(RemoteReader):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._order: ReaderOrder | None = None
-        self._report: Report | None = None
 
     @property
     def can_read(self) -> bool:
@@ -76,11 +75,6 @@ class RemoteSplitReader(RemoteReader):
         self._order = order
         self._calls.append(("follow", (order,), {}))
 
-    def report(self) -> Report | None:
-        """Return the report on the last micro-batch, if there was one."""
-        return self._report
-
-    def complete(self, report: Report | None) -> None:
+    def complete(self) -> None:
         if self._order is not None:
             self.ended, self._order = self._order.last, None
-        self._report = report

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.base.clock import Clock, SystemClock
-from dsv2.checkpoint.key_samples import KeySample
 from dsv2.checkpoint.program import ProgramDescription
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import ConfigurationError, Dsv2Error, SerializationError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.sinks_elsewhere import without_sinks
 from dsv2.local.page_log import LogPlace, StoredLogs
 from dsv2.local.sinks import ReceivedFrame
-from dsv2.local.task_group import Place, Skipped, joined_counts, joined_fields, joined_skips
+from dsv2.local.task_group import Place
 from dsv2.local.tasks import CancelledError
 from dsv2.local.workers.messages import (
     Emitted,
-    GroupReport,
     LevelOrder,
     ReaderOrders,
     Request,
@@ -34,7 +33,6 @@ from dsv2.local.workers.readers import RemoteIndexedReader, RemoteReader, Remote
 from dsv2.plan_view.runtime_view import Fact, RuntimeView
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import StateRow
@@ -111,11 +109,8 @@ class WorkerTasks:
         self._levels = max(plan.depths.values(), default=0)
         self._readers: dict[Place, RemoteReader] = {}
         self._in_flight: dict[int, list[SentFrame]] = {}  # by the worker that receives them
-        self._reports: list[GroupReport] = []  # the last ones
-        self._is_reported = False  # whether nothing has been called since
+        self._report: TaskReport | None = None  # the last one, if nothing has been called since
         self._has_ended = False
-        self._letters: list[dict[str, Any]] = []
-        self._samples_keys = False
         job = self._packed()
         self._workers = [WorkerProcess(number, self._places(number), settings.lock) for number in self._numbers]
         self._poll = select.poll()
@@ -149,15 +144,15 @@ class WorkerTasks:
             frames, self._in_flight = self._in_flight, {}
             ends = batch_id if level == self._levels else None
             calls = {
-                number: (LevelOrder(level, frames.get(number, ()), orders.get(number, ()), self._samples_keys, ends),)
+                number: (LevelOrder(level, frames.get(number, ()), orders.get(number, ()), ends),)
                 for number in self._numbers
             }
             orders = {}  # of level 0
             replies = self._call_each("run_level", calls)
             self._collect(replies)
-        self._note([reply.report for reply in replies])
-        for place, reader in self._readers.items():
-            reader.complete(self._reports[self._worker_of(place)].readers.get(place))
+        self._report = TaskReport.joined(reply.report for reply in replies)
+        for reader in self._readers.values():
+            reader.complete()
 
     def store(self) -> None:
         """Not needed: the workers have stored their state with the micro-batch."""
@@ -185,44 +180,22 @@ class WorkerTasks:
         self._call_and_collect("flush")
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
-        self._is_reported = False  # with a snapshot, other fields may be kept
         for head in self._plan.chains:
             for index in range(self._plan.operators[head].parallelism):
                 number = worker_of(index, self._settings.count)
                 (rows,) = self._call_each("rows", {number: ((head, index),)})
                 yield from rows
 
-    def take_letters(self) -> list[dict[str, Any]]:
-        self._report()
-        letters, self._letters = self._letters, []
-        return letters
+    def take_report(self) -> TaskReport:
+        return self.report()
 
-    def kept_fields(self) -> dict[str, list[str]]:
-        return joined_fields(report.fields for report in self._report())
-
-    def progress(self) -> list[SubtaskReport]:
-        return [one for report in self._report() for one in report.subtasks]
-
-    def reset_times(self) -> None:
-        """Not needed: the workers do that when a micro-batch begins."""
-
-    def skipped(self) -> Skipped:
-        return joined_skips(report.skipped for report in self._report())
-
-    def held(self) -> dict[str, int]:
-        return joined_counts(report.held for report in self._report())
+    def report(self) -> TaskReport:
+        if self._report is None:
+            self._report = TaskReport.joined(self._call("report"))
+        return self._report
 
     def next_deadline(self) -> int | None:
-        return min((one.deadline for one in self._report() if one.deadline is not None), default=None)
-
-    def not_ended(self) -> list[Place]:
-        return [place for report in self._report() for place in report.not_ended]
-
-    def sample_keys(self) -> None:
-        self._samples_keys = True
-
-    def key_samples(self) -> list[KeySample]:
-        return [sample for report in self._report() for sample in report.keys]
+        return min(self.report().deadlines, default=None)
 
     def close(self) -> None:
         """Close every open function after a failure, and end the processes."""
@@ -231,8 +204,8 @@ class WorkerTasks:
         self.end()
 
     def end(self) -> None:
-        """End the processes. The last report remains."""
-        self._is_reported = self._has_ended = True
+        """End the processes."""
+        self._has_ended = True
         for worker in self._workers:
             worker.end()
 
@@ -292,7 +265,7 @@ class WorkerTasks:
                 f"The worker processes of job {self._plan.job_name!r} have ended. Take a savepoint of its checkpoint "
                 f"with dsv2 savepoint create, or before the job stops."
             )
-        self._is_reported = False
+        self._report = None
         for number, of_worker in args.items():
             self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))
         replies: dict[int, Any] = {}
@@ -312,15 +285,6 @@ class WorkerTasks:
                 self._in_flight.setdefault(number, []).extend(frames)
         for operator, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
             self._to_sink(ReceivedFrame(self._plan.operators[operator], subtask, channel, content, self._codec))
-
-    def _report(self) -> list[GroupReport]:
-        if not self._is_reported:
-            self._note(self._call("report"))
-        return self._reports
-
-    def _note(self, reports: list[GroupReport]) -> None:
-        self._reports, self._is_reported = reports, True
-        self._letters += [letter for report in reports for letter in report.letters]
 
 
 class RemoteChainRestore:

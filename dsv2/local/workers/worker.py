@@ -20,12 +20,13 @@ from dsv2.base.clock import Clock, SystemClock
 from dsv2.base.garbage_collector import frozen_modules, patient_collector
 from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.checkpoint.program import ProgramDescription
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.local.page_log import BATCH, LogPlace, StoredLogs, open_log
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
-from dsv2.local.workers.messages import Emitted, Failure, GroupReport, LevelOrder, Request, SentJob
+from dsv2.local.workers.messages import Emitted, Failure, LevelOrder, Request, SentJob
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
@@ -109,20 +110,16 @@ class Worker:
         """Return the state of a subtask as rows, each with the uid of its operator."""
         return [*self._tasks.subtask_rows(place)]
 
-    def report(self) -> GroupReport:
-        """Return the report on the last micro-batch."""
+    def report(self) -> TaskReport:
+        """Return the report since the last micro-batch."""
         return self._tasks.report()
 
     def run_level(self, order: LevelOrder) -> Emitted:
         """Run a level of a micro-batch. After the last one the transaction of the micro-batch is written."""
         tasks = self._tasks
-        if order.level == 0:
-            if self._is_prepared and self._log is not None:
-                self._log.mark()  # the job has committed it, or it would not continue
-                self._is_prepared = False
-            tasks.reset_times()
-            if order.samples_keys:
-                tasks.sample_keys()
+        if self._is_prepared and self._log is not None:
+            self._log.mark()  # the job has committed it, or it would not continue
+            self._is_prepared = False
         tasks.add_frames(order.frames)
         tasks.give_orders(order.orders)
         tasks.run_level(order.level)
@@ -134,7 +131,7 @@ class Worker:
             tasks.store()
             self._log.commit({BATCH: str(order.ends).encode()}, ())
             self._is_prepared = True
-        return Emitted(emitted.frames, emitted.to_sinks, tasks.report())
+        return Emitted(emitted.frames, emitted.to_sinks, tasks.take_report())
 
     def close(self) -> None:
         """Close every open function."""

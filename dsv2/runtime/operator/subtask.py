@@ -198,10 +198,6 @@ class Subtask:
         with in_scope(self._scope):
             return [task.progress() for task in reversed(self._tasks)]
 
-    def held(self) -> dict[str, int]:
-        """Return the number of records that are buffered behind aligned watermarks, by uid. Others are left out."""
-        return {task.operator.uid: held for task in self._tasks if (held := task.records_held)}
-
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""
         for task in self._tasks:

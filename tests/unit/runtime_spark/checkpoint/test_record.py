@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.checkpoint.record import SparkRecords
 from runtime_spark.checkpoint.spark_logs import Beginning
-from runtime_spark.frames.task_report import TaskReport
 from tests.unit.runtime_spark.checkpoint.test_generation import Checkpoint, plan_of, stored_record
 
 RECORD = stored_record(plan_of())

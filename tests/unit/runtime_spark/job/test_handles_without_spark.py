@@ -12,6 +12,7 @@ import pytest
 
 from dsv2 import JobError, JobStatus
 from dsv2.base.clock import SystemClock
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
@@ -21,7 +22,6 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_limit import StateSizes
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.job.batch_job import BatchJob
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from benchmarks.progress import report_of
 from dsv2 import ExecutionEnvironment, JobHandle
 from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress_log import ProgressLog, read_job, read_progress
@@ -23,7 +24,6 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.metrics import DefaultHistogram, merged
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
 from tests.support import pass_on

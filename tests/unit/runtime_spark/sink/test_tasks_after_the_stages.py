@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
@@ -20,7 +21,6 @@ from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import FrameEncoder, to_arrow
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.sink import intermediate_frames as passages
 from runtime_spark.sink import record_frames as decoded

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -30,7 +31,6 @@ from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.frames.state_limit import StateSizes
-from runtime_spark.frames.task_report import TaskReport
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source import source_read
 from runtime_spark.source.feeds import IndexedFeed, SplitFeed, whole_orders

@@ -1,8 +1,8 @@
-"""The report of a task to the driver on a micro-batch, which travels with the rows of its frames."""
+"""The report of a task on a micro-batch. On Spark it travels to the driver with the rows of its frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,8 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dsv2.checkpoint.key_samples import KeySample
+from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.offsets import Report
+from dsv2.runtime.sources.source_task import SourceTask
 
 
 class TaskReport(Struct, frozen=True, omit_defaults=True):
@@ -22,7 +25,8 @@ class TaskReport(Struct, frozen=True, omit_defaults=True):
         readers: The reports of readers of sources with splits.
         letters: The dead letters that nothing reads.
         keys: Samples of keys.
-        fields: The uids of operators with the names of their function fields.
+        fields: The uids of operators with the names of the function fields in their last snapshots.
+        deadlines: When timers and generators have something to do without records, in ms, in worker processes.
     """
 
     subtasks: list[SubtaskReport] = []
@@ -30,6 +34,18 @@ class TaskReport(Struct, frozen=True, omit_defaults=True):
     letters: list[dict[str, Any]] = []
     keys: list[KeySample] = []
     fields: list[tuple[str, str]] = []
+    deadlines: list[int] = []
+
+    @staticmethod
+    def of_subtask(subtask: Subtask) -> TaskReport:
+        """Return the report of a subtask, and remove its dead letters."""
+        fields = [(uid, name) for uid, names in subtask.kept_fields().items() for name in names]
+        return TaskReport(subtask.progress(), letters=subtask.take_letters(), fields=fields)
+
+    @staticmethod
+    def of_source(task: SourceTask, new_codec: Callable[[], Codec]) -> TaskReport:
+        """Return the report of a reader, and remove its dead letters. ``new_codec``: Creates the codec for them."""
+        return TaskReport(task.progress(), letters=task.take_letters(new_codec))
 
     @staticmethod
     def joined(reports: Iterable[TaskReport]) -> TaskReport:
@@ -53,6 +69,13 @@ class TaskReport(Struct, frozen=True, omit_defaults=True):
             timeless = [replace(one, user_ns=0, span=None) for one in report.subtasks]
             found.setdefault(replace(report, subtasks=timeless).encoded(), report)
         return TaskReport.joined(found.values())
+
+    def fields_by_uid(self, before: Mapping[str, Iterable[str]] | None = None) -> dict[str, list[str]]:
+        """Return the names of function fields by uid, and those in ``before``."""
+        names = {uid: set(kept) for uid, kept in (before or {}).items()}
+        for uid, name in self.fields:
+            names.setdefault(uid, set()).add(name)
+        return {uid: sorted(names[uid]) for uid in sorted(names)}
 
     def encoded(self) -> bytes:
         """Return the payload of a row that carries the report."""
