@@ -139,6 +139,8 @@ class ColumnDecoder:
             pieces = map(zip, pieces, _pieces(self._decode(under), sizes))
         if name == "list":
             return list(pieces)
+        if name == "dict":
+            return list(map(dict, pieces))
         blanks = list(map(container.blank, [None] * len(sizes) if headers is None else self._decode(headers)))
         for blank, piece in zip(blanks, pieces, strict=True):
             container.fill(blank, piece)

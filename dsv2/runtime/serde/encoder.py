@@ -150,7 +150,9 @@ class ColumnEncoder:
     def _rows(self, values: Sequence[dict[Any, Any]]) -> Node | None:
         """Encode dicts with the same few strings as keys; None for other dicts."""
         first: tuple[Any, ...] = tuple(values[0])
-        if len(values) < 2 or not 0 < len(first) <= MAX_WIDTH or set(map(type, chain.from_iterable(values))) != {str}:
+        if len(values) < 2 or not 0 < len(first) <= MAX_WIDTH or type(first[0]) is not str:
+            return None
+        if set(map(type, chain.from_iterable(values))) != {str}:
             return None
         if len(set(map(tuple, values))) > 1:  # a different order of keys also counts
             return None

@@ -189,10 +189,12 @@ class PagedKeyedStore:
         if self._pages.learns(self._count, len(self._numbers)):
             self._pages.learn(dict.fromkeys(sampled(self._numbers)))
         self._grow()
-        for domain, deadlines in self._deadlines.items():
-            if self._entries or deadlines.next() is not None:
-                for number in self._pages.changed:
-                    deadlines.put(number, self._earliest(self._pages.load(number), domain))
+        indexed = {domain for domain, deadlines in self._deadlines.items() if deadlines.next() is not None}
+        if self._entries or indexed:
+            for number in self._pages.changed:
+                firsts = self._earliest(self._pages.load(number))
+                for domain in indexed | firsts.keys():
+                    self._deadlines[domain].put(number, firsts.get(domain))
         if not self._count:
             self._pages.clear()
         self.touched.clear()  # so that later changes load the value or entry again
@@ -238,10 +240,8 @@ class PagedKeyedStore:
 
     def _grow(self) -> None:
         for number in self._pages.grow(self._count, len(self._numbers)):
-            page = self._pages.load(number)
-            for domain, deadlines in self._deadlines.items():
-                if (first := self._earliest(page, domain)) is not None:
-                    deadlines.hasten(number, first)
+            for domain, first in self._earliest(self._pages.load(number)).items():
+                self._deadlines[domain].hasten(number, first)
 
     def _drop_empty(self) -> None:
         entries = self._entries
@@ -254,9 +254,11 @@ class PagedKeyedStore:
             if not self.remembers:
                 self._count -= self._pages.drop_empty(page)
 
-    def _earliest(self, page: Page, domain: int) -> int | None:
-        entries = self._entries
-        if not entries:
-            return None
-        firsts = (deadlines[0] for key in page if (deadlines := entries.get(key, _EMPTY).get(domain)))
-        return min(firsts, default=None)
+    def _earliest(self, page: Page) -> dict[int, int]:
+        """The earliest deadline of each kind."""
+        held = list(filter(None, map(self._entries.get, page))) if self._entries else []
+        firsts = {
+            domain: [deadlines[0] for entry in held if (deadlines := entry.get(domain))]
+            for domain in self._deadlines.keys() & set[Any]().union(*held)
+        }
+        return {domain: min(times) for domain, times in firsts.items() if times}
