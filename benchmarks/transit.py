@@ -32,12 +32,12 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
 from runtime_spark import SESSION_SETTINGS, SparkRuntime
-from runtime_spark.frames.rows import decode_frame
 
 __all__ = ("main",)
 

@@ -16,12 +16,13 @@ from benchmarks.common.stopwatch import Stopwatch
 from dsv2.base.garbage_collector import patient_collector
 from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.exchange.edges import HashEdge
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import COLUMNS, FrameEncoder, Row, decode_frame
+from runtime_spark.frames.rows import COLUMNS, FrameEncoder, Row
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.feeds import IndexedFeed
 from runtime_spark.source.frame_source import feed_for

@@ -14,8 +14,8 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.local.readers import IndexedReader, SplitReader
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, TaskGroup
-from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
+from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import ProgramSuccession

@@ -19,12 +19,12 @@ from dsv2.graph.side_outputs import list_tags
 from dsv2.jobs.progress import OperatorProgress
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.readers import own_copy
-from dsv2.local.wire import Wire
 from dsv2.model.context import SubtaskStateManager
 from dsv2.model.error_policy import DeadLetter, ErrorPolicy
 from dsv2.model.output_tag import OutputTag
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask import Subtask

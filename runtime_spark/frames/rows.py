@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.checkpoint.task_report import TaskReport
-from dsv2.errors import SerializationError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.control_log import Control, pack_controls, unpack_controls
+from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.exchange.position_tracing import TracedBatch
+from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.report.driver_limits import DriverLimits
-from dsv2.runtime.report.short_repr import shorten
-from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.codec import Codec
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
@@ -41,7 +38,7 @@ class FrameEncoder:
     def __init__(self, plan: Plan, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
         self._plan = plan
         self._slots = layout.slots
-        self._codec = codec
+        self._wire = Wire(plan, codec)
         self._first_seq = first_seq
         self._limits = DriverLimits(plan)
         self._shared: tuple[list[Control], bytes] | None = None
@@ -57,11 +54,7 @@ class FrameEncoder:
         """
         if not frame.batch and self._plan.operators[frame.operator].kind is OperatorKind.SINK:
             return
-        try:
-            payload = self._encoded(frame) if frame.batch else self._encoded_controls(frame)
-        except SerializationError:
-            self._blame_record(frame)
-            raise
+        payload = self._wire.encoded(frame) if frame.batch else self._encoded_controls(frame)
         if len(payload) > MAX_FRAME_BYTES and len(frame.batch) > 1:
             for part in frame.split(len(frame.batch) // 2):
                 self.emit(part)
@@ -73,17 +66,10 @@ class FrameEncoder:
         self._next_seq[slot, frame.channel] = seq + 1
         self.add((slot, frame.channel, seq, payload))
 
-    def _encoded(self, frame: Frame) -> bytes:
-        batch = frame.batch
-        columns = [batch.records, pack_controls(frame.controls), batch.timestamps or ()]
-        if isinstance(batch, TracedBatch):
-            columns.append(batch.positions)
-        return self._codec.seal_columns(BlobKind.FRAME, columns)
-
     def _encoded_controls(self, frame: Frame) -> bytes:
         """Encode a frame without records. Channels that send the same control elements share the list of them."""
         if self._shared is None or self._shared[0] is not frame.controls:
-            self._shared = frame.controls, self._encoded(frame)
+            self._shared = frame.controls, self._wire.encoded(frame)
         return self._shared[1]
 
     def add(self, row: Row) -> None:
@@ -100,25 +86,6 @@ class FrameEncoder:
         self._limits.check()
         rows, self._rows, self.size = self._rows, [], 0
         return rows
-
-    def _blame_record(self, frame: Frame) -> None:
-        sender = self._plan.sender(frame.operator, frame.channel)
-        for record in frame.batch.records:
-            try:
-                self._codec.dumps(record)
-            except SerializationError as error:
-                raise SerializationError(
-                    f"{error} {sender}, defined at {sender.location}, emitted {shorten(record)}. "
-                    f"Records are sent between processes, so they must contain plain values only."
-                ) from error
-
-
-def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
-    """Decode the records and control elements of a payload. Raises ``CorruptDataError``, naming ``owner``."""
-    records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
-    stamps = timestamps if len(timestamps) else None
-    batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
-    return batch, unpack_controls(controls, owner)
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

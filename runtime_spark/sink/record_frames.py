@@ -14,10 +14,10 @@ from dsv2.base.garbage_collector import patient_collector
 from dsv2.connectors.files.sink_tables import table_schema
 from dsv2.connectors.files.table_files import check_folder_names, lines
 from dsv2.graph import Operator
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.codec import Codec
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.schema import SparkRecordWriter, schema_of
 from runtime_spark.frames.worker import load_job
 

@@ -26,6 +26,7 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log.schema import check_columns
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
@@ -33,7 +34,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, from_arrow, to_arrow
+from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, from_arrow, to_arrow
 from runtime_spark.frames.rows import Row as FrameRow
 from runtime_spark.frames.schema import schema_of
 from runtime_spark.frames.tasks import Tasks

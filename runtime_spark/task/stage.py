@@ -26,6 +26,7 @@ from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import Control
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import SubtaskRestore
@@ -40,7 +41,6 @@ from runtime_spark.frames.rows import (
     RESTORE_CHANNEL,
     FrameEncoder,
     Row,
-    decode_frame,
     from_arrow,
     to_arrow,
 )

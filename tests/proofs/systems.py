@@ -18,10 +18,10 @@ from dsv2.extension.event_time import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
 )
 from dsv2.graph import Plan
-from dsv2.local.wire import Wire
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

@@ -14,9 +14,9 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.local.sinks import sealed_output
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import Place, TaskGroup
-from dsv2.local.wire import Wire
 from dsv2.local.workers.messages import Emitted, ReaderOrders, SentFrame, SentJob, worker_of
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.job_context import JobContext
 
 

@@ -13,10 +13,11 @@ from dsv2.errors import CorruptDataError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, pack_controls, unpack_controls
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import FrameEncoder, decode_frame
+from runtime_spark.frames.rows import FrameEncoder
 from tests.support import ENDED, STARTED, elements, watermark
 from tests.unit.runtime.exchange.test_frames import Sent, pipeline
 

@@ -11,10 +11,10 @@ from dsv2 import ExecutionEnvironment
 from dsv2.base.columnar import Columnar
 from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.control_log import END, START
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.dataframe_source import _begin, _ColumnReader, _control_maker, _end, _frame_maker
 from tests.support import one_input

@@ -11,12 +11,13 @@ from dsv2.errors import SerializationError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.position_tracing import TracedBatch
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark.frames import rows
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import FrameEncoder, decode_frame
+from runtime_spark.frames.rows import FrameEncoder
 from tests.support import local_environment, one_input, operator_named, unpacked, watermark
 
 CODEC = Codec(TypeRegistry())

@@ -20,6 +20,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
@@ -30,7 +31,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark import StateLayout
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import FrameEncoder, decode_frame
+from runtime_spark.frames.rows import FrameEncoder
 from runtime_spark.frames.worker import RestoredProgram, pack_job
 from runtime_spark.savepoint import edit, tables
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames

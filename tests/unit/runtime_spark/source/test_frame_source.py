@@ -20,13 +20,14 @@ from dsv2.base.clock import Clock, SystemClock
 from dsv2.errors import IncompatibleCheckpointError, UserFunctionError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, START, Control
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import ROW_SCHEMA, decode_frame
+from runtime_spark.frames.rows import ROW_SCHEMA
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.source.feeds import IndexedFeed, StartFeed, TickFeed

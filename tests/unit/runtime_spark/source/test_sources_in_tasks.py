@@ -14,10 +14,10 @@ from dsv2.base.clock import SystemClock
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.errors import ConfigurationError
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.sources import SourceOptions, source_frames
 from tests.spans import Spans

@@ -18,13 +18,14 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import StateLayout
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import COLUMNS, Row, decode_frame
+from runtime_spark.frames.rows import COLUMNS, Row
 from runtime_spark.frames.state_history import JOURNAL, StateHistory
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.feeds import IndexedFeed

@@ -18,6 +18,7 @@ from dsv2.local import LocalRuntime
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.wire import decode_frame
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -29,7 +30,7 @@ from runtime_spark import StateLayout
 from runtime_spark.frames import state_limit
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, to_arrow
 from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source import source_read

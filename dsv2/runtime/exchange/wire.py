@@ -1,4 +1,4 @@
-"""Serialization of frames between the subtasks of a local run, as between processes."""
+"""Serialization of frames between processes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.control_log import pack_controls, unpack_controls
+from dsv2.runtime.exchange.control_log import Control, pack_controls, unpack_controls
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
-
-_OWNER = "A frame"
 
 
 class Wire:
@@ -32,7 +30,11 @@ class Wire:
             raise
 
     def encoded(self, frame: Frame) -> bytes:
-        """Serialize what ``frame`` carries. Raises ``SerializationError`` for a record that cannot be sent."""
+        """Serialize what ``frame`` carries.
+
+        Raises:
+            SerializationError: A record cannot be sent; the message names the record and its sender.
+        """
         batch = frame.batch
         columns = [batch.records, pack_controls(frame.controls), batch.timestamps or ()]
         if isinstance(batch, TracedBatch):
@@ -45,10 +47,7 @@ class Wire:
 
     def decoded(self, operator: int, subtask: int, channel: int, blob: bytes) -> Frame:
         """Return the frame from what it carries. Raises ``CorruptDataError``."""
-        records, controls, timestamps, *positions = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
-        stamps = timestamps if len(timestamps) else None
-        batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
-        return Frame(operator, subtask, channel, batch, unpack_controls(controls, _OWNER))
+        return Frame(operator, subtask, channel, *decode_frame(self._codec, blob, "A frame"))
 
     def _blame_record(self, frame: Frame) -> None:
         sender = self._plan.sender(frame.operator, frame.channel)
@@ -63,3 +62,11 @@ class Wire:
                 f"{error} {sender}, defined at {sender.location}, emitted {shorten(record)}. Records are sent between "
                 f"processes, so they must contain plain values only."
             ) from error
+
+
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
+    """Decode the records and control elements of a frame. Raises ``CorruptDataError``, naming ``owner``."""
+    records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
+    stamps = timestamps if len(timestamps) else None
+    batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
+    return batch, unpack_controls(controls, owner)
