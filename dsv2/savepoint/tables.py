@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.checkpoint.column_types import ColumnType, ListColumn, column_type_of_value
 from dsv2.checkpoint.program import ProgramDescription
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.migrations import split_name
@@ -138,6 +139,7 @@ def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
 
     Raises:
         CorruptDataError: The file is not one of a savepoint.
+        ConfigurationError: pyarrow is not installed.
     """
     with _opened(data, name) as file:
         return file.read(list(columns), use_threads=False).select(list(columns))
@@ -152,6 +154,7 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
 
     Raises:
         CorruptDataError: The file is not one of a savepoint.
+        ConfigurationError: pyarrow is not installed.
     """
     with _opened(data, name) as file:
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
@@ -163,6 +166,7 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
 
 @contextmanager
 def _opened(data: bytes, name: str) -> Iterator[pq.ParquetFile]:
+    require_client_library("pyarrow", "files", "A savepoint")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -23,6 +23,7 @@ from dsv2.base.folders import LocalFolder
 from dsv2.cli.configuration import configuration_of
 from dsv2.cli.main import new_parser
 from dsv2.errors import ConfigurationError
+from dsv2.savepoint.tables import rows_in
 from dsv2.savepoint.writer import check_unused
 from tests import ROOT
 from tests.durations import LONG
@@ -125,6 +126,8 @@ def test_savepoints_name_the_library_that_they_require(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=re.escape("A savepoint requires pyarrow") + ".*files"):
         check_unused(LocalFolder(str(tmp_path / "saved")))
+    with pytest.raises(ConfigurationError, match=re.escape("A savepoint requires pyarrow") + ".*files"):
+        next(rows_in(b"", "state.parquet"))
 
 
 def test_documented_commands_and_file_are_valid(tmp_path: Path) -> None:
