@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_blob, in_entries
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
 from dsv2.runtime.state.panes import PagedPane, PagedPanes
+from dsv2.runtime.state.timers import TimerService
 from dsv2.sinks import CollectSink
 from tests.strategies import long_lists
 from tests.support import CountingCodec, Driver, KeptEntries, local_environment, one_input
@@ -342,6 +344,38 @@ def test_cost_of_a_deadline_hardly_depends_on_the_number_of_pages() -> None:
         deadlines.put(page, None)
     assert deadlines.snapshot() is None
     assert entries.kept == {}
+
+
+def test_moved_deadlines_take_no_memory() -> None:
+    """As with a time to live that begins again with each value."""
+    deadlines = Deadlines(CODEC, OWNER, in_blob, "deadlines")
+    tracemalloc.start()
+    before = 0
+    for time in range(20_000):
+        deadlines.put(0, 1)
+        deadlines.put(1 + time % (4 * PAGES_PER_BLOCK), 1_000_000 + time)
+        if time == 1000:
+            before, _ = tracemalloc.get_traced_memory()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 100_000
+
+
+def cost_of_a_timer(keys: int) -> int:
+    """The bytes that are stored when one of ``keys`` keys with timers gets another timer."""
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    for key in range(keys):
+        TimerService(Domain.EVENT_TIME, store).register(key, 10_000 + key)
+    store = next_store(store, entries)
+    TimerService(Domain.EVENT_TIME, store).register(keys // 2, 1)
+    snapshot = store.snapshot()
+    written = sum(len(entries.kept[place]) for place in entries.written)
+    return written + len(CODEC.seal(BlobKind.STATE, snapshot))
+
+
+def test_bytes_of_a_micro_batch_hardly_depend_on_the_number_of_timers() -> None:
+    assert cost_of_a_timer(200_000) < 2.5 * cost_of_a_timer(1_000)
 
 
 # --- Damaged bytes --------------------------------------------------------------------------------------------------
