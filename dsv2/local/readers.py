@@ -11,8 +11,6 @@ from dsv2.base.clock import Clock
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
-from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.operator.chain import FULL_FRAME_RECORDS
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.indexed_reading import IndexedReading
@@ -28,14 +26,6 @@ _LARGEST_READ_BITS = 14
 class IndexedReads(Protocol):
     """The reader of one subtask of an indexed source, as its planner uses it."""
 
-    @property
-    def ended(self) -> bool:
-        """True if it has ended."""
-
-    @property
-    def can_read(self) -> bool:
-        """True if this micro-batch has further records, or the end of input."""
-
     def resume(self, position: int, *, ended: bool) -> None:
         """Continue a source after its first ``position`` records."""
 
@@ -46,12 +36,6 @@ class IndexedReads(Protocol):
 class SplitReads(Protocol):
     """The reader of one subtask of a source with splits, as its planner uses it."""
 
-    ended: bool
-
-    @property
-    def can_read(self) -> bool:
-        """True if this micro-batch has further records, or the end of input."""
-
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
 
@@ -59,17 +43,12 @@ class SplitReads(Protocol):
 class IndexedReader:
     """One subtask of an indexed source."""
 
-    def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
-    ) -> None:
+    def __init__(self, plan: Plan, operator: Operator, index: int, task: SourceTask) -> None:
         assert isinstance(operator.body, IndexedSource)
-        self._source = operator.body
         self._operator = operator
         self._index = index
-        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
-        watch = None if mutation is None else mutation.remember
-        self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._reading = IndexedReading(operator.body, plan, operator, index, self.task)
+        self.task = task
+        self._reading = IndexedReading(operator.body, plan, operator, index, task)
         self.position = 0  # records of this subtask read so far
         self.ended = False
         self._limit = 0  # the position at which the micro-batch ends
@@ -124,29 +103,16 @@ def own_copy(operator: Operator) -> ProcessFunction:
 class SplitReader:
     """One subtask of a source with splits."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        operator: Operator,
-        index: int,
-        receive: EmitFrame,
-        mutation: MutationCheck | None,
-        clock: Clock,
-        codec: Codec,
-    ) -> None:
+    def __init__(self, plan: Plan, operator: Operator, task: SourceTask, clock: Clock, codec: Codec) -> None:
         self._plan = plan
         self._clock = clock
         self._codec = codec
         self._operator = operator
-        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
-        watch = None if mutation is None else mutation.remember
-        self.task = SourceTask(plan, operator, index, receive, functions, watch)
+        self.task = task
         self._reading: SplitReading | None = None
         self._runs: Iterator[int] = iter(())
-        self._ends = False
         self.can_read = False
         """True if this micro-batch has further records, or the end of input."""
-        self.ended = False
 
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
@@ -155,14 +121,12 @@ class SplitReader:
             self._operator.body, self._plan, self._operator, order, self.task, lambda: self._codec, self._clock
         )
         self._runs = self._reading.run()
-        self._ends = order.last
         self.can_read = True
 
     def read(self, choice: random.Random | None) -> None:
         """Read the next batch of records, whose size the source determines."""
         if next(self._runs, None) is None:
             self.can_read = False
-            self.ended = self._ends
         self.task.flush()
 
     def report(self) -> Report | None:

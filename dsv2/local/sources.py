@@ -17,8 +17,8 @@ from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH, IndexedPlanner, has_ended, index_of
-from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, orders
+from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH, IndexedPlanner, index_of
+from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, has_ended, orders
 from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.split_progress import event_times, with_event_times
 from dsv2.sources import Halt, IndexedSource, Source
@@ -86,8 +86,8 @@ class IndexedSourceRun:
 
     @property
     def ended(self) -> bool:
-        """True if all readers have ended."""
-        return all(reader.ended for reader in self._readers)
+        """True if all readers have ended, after a micro-batch."""
+        return has_ended(self._offset)
 
     @property
     def is_exhausted(self) -> bool:
@@ -108,9 +108,10 @@ class IndexedSourceRun:
         self._batch_start = self._offset
         most = None if records is None else records * len(self._readers)
         self._offset = self._planner.next(self._offset, most, only_available=self._only_available)
+        is_last = has_ended(self._offset)
         for reader in self._readers:
-            reader.begin_batch(index_of(self._offset), is_last=has_ended(self._offset))
-        return any(reader.can_read for reader in self._readers)
+            reader.begin_batch(index_of(self._offset), is_last=is_last)
+        return (index_of(self._offset), is_last) != (index_of(self._batch_start), has_ended(self._batch_start))
 
     def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
         """Return the progress of the source, which is one split, at ``now_ms``."""
@@ -167,8 +168,8 @@ class SplitSourceRun:
 
     @property
     def ended(self) -> bool:
-        """True if all readers have ended."""
-        return all(reader.ended for reader in self._readers)
+        """True if all readers have ended, after a micro-batch."""
+        return has_ended(self._offset)
 
     def begin_batch(self, records: int | None) -> bool:
         """Plan a micro-batch, send the orders to the readers, and return whether there are any.
@@ -184,9 +185,6 @@ class SplitSourceRun:
             self._offset = offset
             for order in orders(offset, self._source.split_serializer):
                 self._readers[order.subtask].follow(order)
-        for reader, state in zip(self._readers, self._offset.get("readers", ()), strict=False):
-            if state["ended"] is not None and not reader.can_read:
-                reader.ended = True  # in a micro-batch before the savepoint
         return not self.waits
 
     def note_reports(self, reports: Iterable[Report]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace as replace_fields
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.key_samples import KeySampler
 from dsv2.checkpoint.task_report import TaskReport
+from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.page_log import StoredLogs
@@ -20,6 +21,7 @@ from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.sources import Source
@@ -57,6 +59,7 @@ class TaskGroup:
         self._emit = emit
         self._pages = pages
         self._mutation = mutation
+        self._watch = None if mutation is None else mutation.remember
         self._letters: list[dict[str, Any]] = []
         self._samplers: dict[Place, KeySampler] = {}  # for a checkpoint
         self.subtasks = {place: self._new_subtask(*place) for place in places}
@@ -67,12 +70,13 @@ class TaskGroup:
 
     def add_reader(self, operator: Operator, index: int) -> IndexedReader | SplitReader:
         """Create a reader of the source ``operator``."""
-        plan, emit, mutation = self._plan, self._emit, self._mutation
+        plan, functions = self._plan, self._functions_of(self._plan.chained_to_sources)
+        task = SourceTask(plan, operator, index, self._emit, functions, self._watch)
         reader: IndexedReader | SplitReader
         if isinstance(operator.body, Source):
-            reader = SplitReader(plan, operator, index, emit, mutation, self._clock, self._job.codec)
+            reader = SplitReader(plan, operator, task, self._clock, self._job.codec)
         else:
-            reader = IndexedReader(plan, operator, index, emit, mutation)
+            reader = IndexedReader(plan, operator, index, task)
         self.readers[operator.id, index] = reader
         return reader
 
@@ -182,11 +186,13 @@ class TaskGroup:
         if self._pages is not None:
             self._samplers = {place: KeySampler(self._plan, place[0], self._job.codec) for place in self.subtasks}
 
+    def _functions_of(self, operators: Iterable[Operator]) -> dict[int, ProcessFunction]:
+        return {operator.id: own_copy(operator) for operator in operators}
+
     def _new_subtask(self, head: int, index: int) -> Subtask:
-        functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
-        watch = None if self._mutation is None else self._mutation.remember
+        functions = self._functions_of(self._plan.chains[head])
         job = replace(self._job, page_stores=self._page_stores(head, index) or in_blob)
-        return Subtask(self._plan, head, index, functions, job, self._emit, watch)
+        return Subtask(self._plan, head, index, functions, job, self._emit, self._watch)
 
     def _page_stores(self, head: int, index: int) -> PageStores | None:
         if self._pages is None:

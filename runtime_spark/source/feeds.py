@@ -16,8 +16,8 @@ from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.indexed_planner import IndexedPlanner, has_ended, index_of
-from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, orders
+from dsv2.runtime.sources.indexed_planner import IndexedPlanner, index_of
+from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, has_ended, orders
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule, Source
 from runtime_spark.checkpoint.source_reports import ReportFile

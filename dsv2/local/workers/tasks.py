@@ -29,7 +29,7 @@ from dsv2.local.workers.messages import (
 )
 from dsv2.local.workers.process import WorkerProcess
 from dsv2.local.workers.program import to_bytes
-from dsv2.local.workers.readers import RemoteIndexedReader, RemoteReader, RemoteSplitReader
+from dsv2.local.workers.readers import RemoteReader
 from dsv2.plan_view.runtime_view import Fact, RuntimeView
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.operator.time_sender import SentBefore
@@ -37,7 +37,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.sources import Source
 
 _POLL_MS = 50  # until a stop is noticed
 _ROWS = 1000  # in a request
@@ -123,14 +122,8 @@ class WorkerTasks:
     def new_readers(self, operator: Operator) -> list[Any]:
         """Create the readers of a source."""
         places = [(operator.id, index) for index in range(operator.parallelism)]
-        readers: list[RemoteReader] = [
-            RemoteSplitReader(place)
-            if isinstance(operator.body, Source)
-            else RemoteIndexedReader(place, operator.parallelism)
-            for place in places
-        ]
-        self._readers |= zip(places, readers, strict=True)
-        return readers
+        self._readers |= {place: RemoteReader(place) for place in places}
+        return [self._readers[place] for place in places]
 
     def open(self) -> None:
         self._call_and_collect("open")
@@ -151,8 +144,6 @@ class WorkerTasks:
             replies = self._call_each("run_level", calls)
             self._collect(replies)
         self._report = TaskReport.joined(reply.report for reply in replies)
-        for reader in self._readers.values():
-            reader.complete()
 
     def store(self) -> None:
         """Not needed: the workers have stored their state with the micro-batch."""

@@ -13,6 +13,7 @@ from dsv2.graph import Operator
 from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
+from dsv2.runtime.sources.offsets import has_ended
 from dsv2.runtime.sources.split_progress import indexed_split
 from dsv2.sources import Halt, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
@@ -159,8 +160,3 @@ class IndexedPlanner:
 def index_of(offset: IndexedOffset) -> int:
     """Return the index of the next record."""
     return max(int(offset["position"]), 0)
-
-
-def has_ended(offset: IndexedOffset) -> bool:
-    """Return whether the end of the source was sent."""
-    return bool(offset.get("ended"))

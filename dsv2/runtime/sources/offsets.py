@@ -181,6 +181,13 @@ def replays_in(entry: Mapping[str, Any]) -> list[ReplayedValue]:
     return msgspec.convert(entry.get(_REPLAYS, []), list[ReplayedValue])
 
 
+def has_ended(offset: SourceOffset) -> bool:
+    """Return whether a source with splits, or an indexed one, has been read to its end."""
+    readers = offset.get("readers", ())
+    of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
+    return of_splits or bool(offset.get("ended"))
+
+
 def content(offset: SourceOffset) -> tuple[Any, ...]:
     """Return the part of an offset that requires a micro-batch when it changes."""
     readers = [

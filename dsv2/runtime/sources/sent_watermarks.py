@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.sources.offsets import NOTHING_SENT, Report, SourceOffset
+from dsv2.runtime.sources.offsets import NOTHING_SENT, Report, SourceOffset, has_ended
 from dsv2.watermark.event_time import SentEventTime
 
 
@@ -19,13 +19,6 @@ class StoredPosition(Protocol):
 
     @property
     def reports(self) -> Sequence[Report]: ...
-
-
-def has_ended(position: StoredPosition) -> bool:
-    """Return whether a source has read its input to the end."""
-    readers = position.offset.get("readers", ())
-    of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
-    return of_splits or bool(position.offset.get("ended"))
 
 
 def sent_before(plan: Plan, positions: Mapping[str, StoredPosition]) -> dict[str, list[SentBefore]]:
@@ -49,7 +42,7 @@ def _sent_before(source: Operator, position: StoredPosition) -> list[SentBefore]
         return [_sent_by(reader, times.get(subtask, reader["sender"])) for subtask, reader in enumerate(readers)]
     active = [reader["sender"] for reader in readers if reader["ended"] is None]
     time = SentEventTime.successor(active) if active else NOTHING_SENT
-    return [SentBefore(time, has_ended(position))] * source.parallelism
+    return [SentBefore(time, has_ended(position.offset))] * source.parallelism
 
 
 def _sent_by(reader: Mapping[str, Any], time: Iterable[Any]) -> SentBefore:

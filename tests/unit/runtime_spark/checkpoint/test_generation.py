@@ -16,7 +16,7 @@ from dsv2.checkpoint.record import SourcePosition, extended, new_record
 from dsv2.checks.json_documents import to_json
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Plan
-from dsv2.runtime.sources.sent_watermarks import has_ended
+from dsv2.runtime.sources.offsets import has_ended
 from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint import generation
 from runtime_spark.checkpoint.generation import Generation, read_generation
@@ -197,4 +197,4 @@ def test_layouts_are_compared() -> None:
     ],
 )
 def test_ended_sources(offset: dict[str, Any], ended: bool) -> None:
-    assert has_ended(SourcePosition(offset)) is ended
+    assert has_ended(offset) is ended
