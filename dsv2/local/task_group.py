@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace as replace_fields
 
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.key_samples import KeySampler
+from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
@@ -21,6 +22,8 @@ from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.runtime.state.rows import StateRow, rows_of
@@ -131,6 +134,18 @@ class TaskGroup:
         if self._pages is not None:
             self._pages.replace_all()
         self.subtasks = {place: self._new_subtask(*place) for place in self.subtasks}
+
+    def chain_restore(
+        self, head: int, program: ProgramDescription, sent: Mapping[str, list[SentBefore]]
+    ) -> ChainRestore:
+        """Begin to restore the subtasks of a chain from rows.
+
+        Args:
+            head: The first operator of the chain.
+            program: The program that wrote the rows.
+            sent: What the readers of its sources had sent, by uid.
+        """
+        return ChainRestore(self, head, ProgramSuccession(self._plan, program.operators, self._job.codec, sent))
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the state of all subtasks as rows, each with the uid of its operator."""

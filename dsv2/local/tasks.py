@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsv2.base.clock import Clock, elapsed_ns
-from dsv2.checkpoint.program import ProgramDescription
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.readers import IndexedReader, SplitReader
 from dsv2.local.state_pages import StatePages
-from dsv2.local.task_group import ChainRestore, TaskGroup
+from dsv2.local.task_group import TaskGroup
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.job_context import JobContext
-from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.rescale import ProgramSuccession
 
 
 class CancelledError(Exception):
@@ -68,18 +65,6 @@ class LocalTasks(TaskGroup):
     def new_readers(self, operator: Operator) -> list[Any]:
         """Create the readers of a source."""
         return [self.add_reader(operator, index) for index in range(operator.parallelism)]
-
-    def chain_restore(
-        self, head: int, program: ProgramDescription, sent: Mapping[str, list[SentBefore]]
-    ) -> ChainRestore:
-        """Begin to restore the subtasks of a chain from rows.
-
-        Args:
-            head: The first operator of the chain.
-            program: The program that wrote the rows.
-            sent: What the readers of its sources had sent, by uid.
-        """
-        return ChainRestore(self, head, ProgramSuccession(self._plan, program.operators, self._job.codec, sent))
 
     def run_batch(self, batch_id: int) -> None:
         """Run the micro-batch for which the readers have orders."""

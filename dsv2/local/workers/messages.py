@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dsv2.checkpoint.task_report import TaskReport
 from dsv2.graph import Plan
 from dsv2.local.task_group import Place
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -94,17 +93,22 @@ class LevelOrder:
 
 @dataclass(frozen=True)
 class Emitted:
-    """Frames that a worker has emitted, and its report after the last level.
+    """Frames that a worker has emitted.
 
     Attributes:
         frames: Frames by the worker that receives them.
         to_sinks: Frames for sinks. Their content is that of ``SinkOutput``.
-        report: The report. None: a level follows.
     """
 
     frames: dict[int, list[SentFrame]] = field(default_factory=dict)
     to_sinks: list[SentFrame] = field(default_factory=list)
-    report: TaskReport | None = None
+
+
+class Reply(NamedTuple):
+    """The reply to a request: the result of the method, and what the worker has emitted meanwhile."""
+
+    result: Any
+    emitted: Emitted
 
 
 def worker_of(subtask: int, count: int) -> int:

@@ -10,10 +10,9 @@ import sys
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Pipe
-from typing import Any
 
 from dsv2.errors import WorkerLostError
-from dsv2.local.workers.messages import Failure, Request
+from dsv2.local.workers.messages import Failure, Reply, Request
 from dsv2.runtime.report.carried_errors import from_text
 
 _PROGRAM = (
@@ -60,7 +59,7 @@ class WorkerProcess:
         except OSError:
             raise self._lost() from None
 
-    def reply(self) -> Any:
+    def reply(self) -> Reply:
         """Return the reply to a request.
 
         Raises:
@@ -68,7 +67,7 @@ class WorkerProcess:
             Dsv2Error: The request failed.
         """
         try:
-            reply = self.connection.recv()
+            reply: Reply | Failure = self.connection.recv()
         except (EOFError, OSError):
             raise self._lost() from None
         if isinstance(reply, Failure):

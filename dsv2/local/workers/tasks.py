@@ -22,6 +22,7 @@ from dsv2.local.workers.messages import (
     Emitted,
     LevelOrder,
     ReaderOrders,
+    Reply,
     Request,
     SentFrame,
     SentJob,
@@ -126,7 +127,7 @@ class WorkerTasks:
         return [self._readers[place] for place in places]
 
     def open(self) -> None:
-        self._call_and_collect("open")
+        self._call("open")
 
     def run_batch(self, batch_id: int) -> None:
         """Run the micro-batch for which the readers have orders. The workers write its transaction."""
@@ -141,15 +142,14 @@ class WorkerTasks:
                 for number in self._numbers
             }
             orders = {}  # of level 0
-            replies = self._call_each("run_level", calls)
-            self._collect(replies)
-        self._report = TaskReport.joined(reply.report for reply in replies)
+            reports = self._call_each("run", calls)
+        self._report = TaskReport.joined(reports)
 
     def store(self) -> None:
         """Not needed: the workers have stored their state with the micro-batch."""
 
     def restore(self, stored: StoredLogs) -> None:
-        self._call_and_collect("restore", stored)
+        self._call("restore", stored)
 
     def replace_pages(self) -> None:
         self._call("replace_pages")
@@ -163,18 +163,18 @@ class WorkerTasks:
     def chain_restore(
         self, head: int, program: ProgramDescription, sent: Mapping[str, list[SentBefore]]
     ) -> RemoteChainRestore:
-        """Begin to restore the subtasks of a chain from rows. The arguments are those of ``LocalTasks``."""
+        """Begin to restore the subtasks of a chain from rows. The arguments are those of ``TaskGroup``."""
         self._call("begin_restore", head, program, dict(sent))
         return RemoteChainRestore(self._call_each, self._settings.count)
 
     def flush(self) -> None:
-        self._call_and_collect("flush")
+        self._call("flush")
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         for head in self._plan.chains:
             for index in range(self._plan.operators[head].parallelism):
                 number = worker_of(index, self._settings.count)
-                (rows,) = self._call_each("rows", {number: ((head, index),)})
+                (rows,) = self._call_each("listed_rows", {number: ((head, index),)})
                 yield from rows
 
     def take_report(self) -> TaskReport:
@@ -246,9 +246,6 @@ class WorkerTasks:
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self._call_each(method, dict.fromkeys(self._numbers, args))
 
-    def _call_and_collect(self, method: str, *args: Any) -> None:
-        self._collect(self._call(method, *args))
-
     def _call_each(self, method: str, args: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """Call a method of some workers at the same time. ``args``: The arguments by worker."""
         if self._has_ended:
@@ -259,20 +256,22 @@ class WorkerTasks:
         self._report = None
         for number, of_worker in args.items():
             self._workers[number].request(Request(method, of_worker, self._time.now_ms, self._clock.now_ms()))
-        replies: dict[int, Any] = {}
+        replies: dict[int, Reply] = {}
         while len(replies) < len(args):
             for connection, _ in self._poll.poll(_POLL_MS):
                 number = self._connections[connection]
                 replies[number] = self._workers[number].reply()
             if self._is_cancelled():
                 raise CancelledError
-        return [replies[number] for number in sorted(replies)]
+        in_order = [replies[number] for number in sorted(replies)]
+        self._collect(reply.emitted for reply in in_order)
+        return [reply.result for reply in in_order]
 
-    def _collect(self, replies: Iterable[Emitted]) -> None:
+    def _collect(self, of_workers: Iterable[Emitted]) -> None:
         to_sinks: list[SentFrame] = []
-        for reply in replies:
-            to_sinks += reply.to_sinks
-            for number, frames in reply.frames.items():
+        for emitted in of_workers:
+            to_sinks += emitted.to_sinks
+            for number, frames in emitted.frames.items():
                 self._in_flight.setdefault(number, []).extend(frames)
         for operator, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
             self._to_sink(ReceivedFrame(self._plan.operators[operator], subtask, channel, content, self._codec))

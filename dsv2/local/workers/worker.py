@@ -22,17 +22,16 @@ from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import Dsv2Error, JobError
-from dsv2.local.page_log import BATCH, LogPlace, StoredLogs, open_log
+from dsv2.local.page_log import BATCH, LogPlace, open_log
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
-from dsv2.local.workers.messages import Emitted, Failure, LevelOrder, Request, SentJob
+from dsv2.local.workers.messages import Failure, LevelOrder, Reply, Request, SentJob
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.report.carried_errors import to_text
-from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.rows import StateRow
@@ -40,8 +39,8 @@ from dsv2.runtime.state.timers import BatchTime
 from dsv2.views.logs import JobFilter
 
 
-class Worker:
-    """Answers requests. Each public method is one."""
+class Worker(LevelTasks):
+    """Answers requests, which are calls of its methods."""
 
     def __init__(self, job: SentJob, number: int, log: LogPlace | None, time: BatchTime, clock: Clock) -> None:
         """Create the subtasks.
@@ -53,42 +52,17 @@ class Worker:
             time: The processing time.
             clock: The job's clock.
         """
-        self._plan = job.plan
-        self._codec = Codec(job.registry)
         self._log = None if log is None else open_log(log, durable=job.durable, writes=True)
         self._is_prepared = False
-        context = JobContext.in_process(job.plan, time, clock, self._codec)
+        self._restore: ChainRestore | None = None
+        context = JobContext.in_process(job.plan, time, clock, Codec(job.registry))
         budget = PageBudget(job.memory_budget) if job.memory_budget else None
         pages = None if self._log is None else StatePages(self._log, budget)
-        self._tasks = LevelTasks(job, number, context, clock, pages)
-        self._restore: ChainRestore | None = None
-
-    def open(self) -> Emitted:
-        """Open every subtask."""
-        self._tasks.open()
-        return self._tasks.take_emitted()
-
-    def restore(self, stored: StoredLogs) -> Emitted:
-        """Restore the subtasks of an unchanged program."""
-        self._tasks.restore(stored)
-        return self._tasks.take_emitted()
-
-    def replace_pages(self) -> None:
-        """Remove all pages with the next transaction."""
-        self._tasks.replace_pages()
-
-    def replace_subtasks(self) -> None:
-        """Replace every subtask with a new one, which must be restored."""
-        self._tasks.replace_subtasks()
-
-    def restart(self) -> None:
-        """Replace every subtask with one restored from a snapshot."""
-        self._tasks.restart()
+        super().__init__(job, number, context, clock, pages)
 
     def begin_restore(self, head: int, program: ProgramDescription, sent: dict[str, list[SentBefore]]) -> None:
         """Begin to restore the subtasks of a chain from rows."""
-        succession = ProgramSuccession(self._plan, program.operators, self._codec, sent)
-        self._restore = ChainRestore(self._tasks, head, succession)
+        self._restore = self.chain_restore(head, program, sent)
 
     def add_rows(self, rows: Sequence[tuple[int, str, StateRow]]) -> None:
         """Add rows, with their subtasks and operators."""
@@ -101,41 +75,26 @@ class Worker:
         assert self._restore is not None
         self._restore.finish()
 
-    def flush(self) -> Emitted:
-        """Send what restored subtasks have buffered."""
-        self._tasks.flush()
-        return self._tasks.take_emitted()
-
-    def rows(self, place: Place) -> list[tuple[str, StateRow]]:
+    def listed_rows(self, place: Place) -> list[tuple[str, StateRow]]:
         """Return the state of a subtask as rows, each with the uid of its operator."""
-        return [*self._tasks.subtask_rows(place)]
+        return [*self.subtask_rows(place)]
 
-    def report(self) -> TaskReport:
-        """Return the report since the last micro-batch."""
-        return self._tasks.report()
-
-    def run_level(self, order: LevelOrder) -> Emitted:
-        """Run a level of a micro-batch. After the last one the transaction of the micro-batch is written."""
-        tasks = self._tasks
+    def run(self, order: LevelOrder) -> TaskReport | None:
+        """Run a level of a micro-batch. After the last one its transaction is written, and the report returned."""
         if self._is_prepared and self._log is not None:
             self._log.mark()  # the job has committed it, or it would not continue
             self._is_prepared = False
-        tasks.add_frames(order.frames)
-        tasks.give_orders(order.orders)
-        tasks.run_level(order.level)
-        emitted = tasks.take_emitted()
+        self.add_frames(order.frames)
+        self.give_orders(order.orders)
+        self.run_level(order.level)
         if order.ends is None:
-            return emitted
-        tasks.end_batch()
+            return None
+        self.end_batch()
         if self._log is not None:
-            tasks.store()
+            self.store()
             self._log.commit({BATCH: str(order.ends).encode()}, ())
             self._is_prepared = True
-        return Emitted(emitted.frames, emitted.to_sinks, tasks.take_report())
-
-    def close(self) -> None:
-        """Close every open function."""
-        self._tasks.close()
+        return self.take_report()
 
 
 class _SentClock:
@@ -202,7 +161,8 @@ def _serve(connection: Connection, job: SentJob, number: int, log: LogPlace | No
                 if worker is None:
                     worker = Worker(job, number, log, time, SystemClock() if job.by_system_clock else sent_clock)
                 with patient_collector():
-                    reply = getattr(worker, request.method)(*request.args)
+                    result = getattr(worker, request.method)(*request.args)
+                reply = Reply(result, worker.take_emitted())
             except Dsv2Error as error:
                 reply = Failure(to_text(error))
             except Exception as error:
