@@ -297,18 +297,18 @@ class PageLog:
     def _clean(self, budget: int) -> None:
         """Move pages out of the oldest segments. Those that are empty then are deleted by ``mark``."""
         budget = max(budget, _LEAST_CLEANED)
-        while budget > 0 and self.size - sum(map(self._files.sizes.__getitem__, self._emptied)) > self._allowed_bytes:
-            oldest = min(self._files.sizes.keys() - set(self._emptied))
-            if oldest == self._files.last:
-                break
+        used = {segment: size for segment, size in self._files.sizes.items() if segment not in self._emptied}
+        while budget > 0 and sum(used.values()) > self._allowed_bytes and len(used) > 1:
+            oldest = min(used)
             if self._cleaner is None:
                 self._cleaner = self._moved(oldest)
-            step = next(self._cleaner, None)
-            if step is None:
-                self._cleaner = None
-                self._emptied.append(oldest)
-            else:
+            for step in self._cleaner:
                 budget -= step
+                if budget <= 0:
+                    return
+            self._cleaner = None
+            self._emptied.append(oldest)
+            del used[oldest]
 
     @property
     def _allowed_bytes(self) -> int:

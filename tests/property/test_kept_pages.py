@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
+import tracemalloc
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +18,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
+from dsv2.runtime.state.timers import TimerService
 from tests.support import CountingCodec, KeptEntries
 
 OWNER = "State of count"
@@ -176,3 +180,24 @@ def test_a_value_that_can_be_changed_in_place_does_not_stay() -> None:
     store.touch("key")
     first["key"].append(2)
     assert second["key"] == [1]
+
+
+@pytest.mark.parametrize("has_timers", [False, True])
+def test_budget_knows_how_much_memory_pages_take(has_timers: bool) -> None:
+    entries, budget, count = KeptEntries(), PageBudget(1 << 30), 20_000
+    store = PagedKeyedStore(CODEC, OWNER, True, in_entries(entries, CODEC, budget, rows=32))
+    timers, column = TimerService(Domain.EVENT_TIME, store), store.column("state")
+    tracemalloc.start()
+    try:
+        for key in range(count):
+            store.touch(key)
+            column[key] = key + (1 << 40)
+            if has_timers:
+                timers.register(key, key + (1 << 41))
+        store.snapshot()
+        entries.kept.clear()
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.7 < budget.size / taken < 1.5

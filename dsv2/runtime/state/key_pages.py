@@ -112,7 +112,8 @@ class KeyPages(Pages):
         if kept is None:
             return
         if all(map(_is_fixed, names, columns[1::2])):
-            kept.put(number, data, self._encoded)
+            entries = len(columns[2 * names.index(_ENTRIES) + 1]) if _ENTRIES in names else 0
+            kept.put(number, data, self._encoded, entries)
         else:
             kept.remove(number)
 

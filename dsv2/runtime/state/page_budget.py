@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 _BYTES_PER_PAGE: Final = 700  # measured, as the following, for small values
 _BYTES_PER_KEY: Final = 120
+_BYTES_PER_ENTRY: Final = 250  # the timers of a key
 
 
 class KeptPage(NamedTuple):
@@ -74,10 +75,10 @@ class KeptPages:
         page = self._pages.get(number)
         return page is not None and page.data == data
 
-    def put(self, number: int, data: bytes, columns: Sequence[Sequence[Any]]) -> None:
-        """Keep a page, which was used."""
+    def put(self, number: int, data: bytes, columns: Sequence[Sequence[Any]], entries: int) -> None:
+        """Keep a page, which was used. ``entries``: The number of its keys with timers."""
         self.remove(number)
-        size = 2 * len(data) + _BYTES_PER_PAGE + _BYTES_PER_KEY * len(columns[0])
+        size = 2 * len(data) + _BYTES_PER_PAGE + _BYTES_PER_KEY * len(columns[0]) + _BYTES_PER_ENTRY * entries
         self._pages[number] = KeptPage(data, columns, size)
         self.size += size
         self._budget.size += size
