@@ -67,8 +67,8 @@ STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
 """The phases that are over when a micro-batch begins."""
 
 WORKER_POINTS = {
-    "worker restored": "local/workers/worker.py:Worker.restore",
-    "subtasks run": "local/workers/worker.py:Worker.run_level",
+    "worker restored": "local/task_group.py:TaskGroup.restore",
+    "subtasks run": "local/workers/worker.py:Worker.run",
     "worker's transaction": "local/page_log.py:PageLog.commit",
     "worker's mark": "local/page_log.py:PageLog.mark",
 }
