@@ -41,7 +41,8 @@ def frozen_modules() -> Iterator[None]:
     global _jobs
     with _lock:
         _jobs += 1
-        gc.freeze()
+        if _jobs == 1:  # else the garbage of jobs that overlap would never be collected
+            gc.freeze()
     try:
         yield
     finally:

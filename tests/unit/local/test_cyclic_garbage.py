@@ -66,9 +66,11 @@ def expressions(items: NonKeyedPartitionStream[Item], sink: Sink[Any]) -> None:
 
 @pytest.mark.parametrize("build", [counts, windows, expressions])
 def test_micro_batch_leaves_none(build: Build, tmp_path: Path) -> None:
-    found = []
+    found, before = [], gc.get_threshold()
+    thresholds = set()
 
     def write(records: list[Any], batch_id: int) -> None:
+        thresholds.add(gc.get_threshold())
         if batch_id % BATCHES == 0:
             found.append(gc.collect())
 
@@ -80,3 +82,5 @@ def test_micro_batch_leaves_none(build: Build, tmp_path: Path) -> None:
     finally:
         gc.enable()
     assert found[2:] == [0]
+    assert before not in thresholds, "a micro-batch is not interrupted"
+    assert gc.get_threshold() == before

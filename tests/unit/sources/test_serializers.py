@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dsv2.errors import ConfigurationError, CorruptDataError
-from dsv2.sources import DataclassSerializer
+from dsv2.sources import DataclassSerializer, serializers
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,15 @@ def test_classes_with_other_field_types_are_refused(kind: type) -> None:
 def test_only_dataclasses_are_accepted() -> None:
     with pytest.raises(ConfigurationError, match="requires a dataclass, got <class 'int'>"):
         DataclassSerializer(int)
+
+
+def test_types_of_a_class_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources may create a serializer for each micro-batch."""
+
+    @dataclass(frozen=True)
+    class Place:
+        offset: int
+
+    assert DataclassSerializer(Place).from_json({"offset": 1}) == Place(1)
+    monkeypatch.setattr(serializers, "get_type_hints", lambda kind: pytest.fail("looked up again"))
+    assert DataclassSerializer(Place).from_json({"offset": 2}) == Place(2)
