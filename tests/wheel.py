@@ -30,7 +30,7 @@ from tests import ROOT
 from tests.documents import documented_output, program_of
 
 _EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry,dashboard"
-_PACKAGES = {"dsv2", "runtime_spark"}
+_PACKAGES = {"dsv2", "pytest_dsv2.py", "runtime_spark"}
 _FILES = ("dsv2/py.typed", "runtime_spark/py.typed", "licenses/LICENSE", "licenses/NOTICE", "METADATA")
 _STATIC = "dsv2/views/dashboard/static"
 _IMPORTED = "import dsv2, importlib.metadata as m; assert m.version('dsv2') == dsv2.__version__; print(dsv2.__file__)"

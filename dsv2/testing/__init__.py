@@ -3,6 +3,7 @@
 from dsv2.runtime.operator.clock_event_loop import ClockEventLoop
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord
+from dsv2.testing.factory import HarnessFactory
 from dsv2.testing.harness import Harness, HarnessInput, HarnessOptions, HarnessOutput
 from dsv2.testing.harnesses import (
     OneInputHarness,
@@ -19,6 +20,7 @@ __all__ = (
     "Element",
     "EndOfInput",
     "Harness",
+    "HarnessFactory",
     "HarnessInput",
     "HarnessOptions",
     "HarnessOutput",

@@ -15,6 +15,7 @@ STATIC = ROOT / "dsv2/views/dashboard/static"
 GOOD = (
     "dsv2/__init__.py",
     "dsv2/py.typed",
+    "pytest_dsv2.py",
     "runtime_spark/py.typed",
     "dsv2-0.1.0.dist-info/METADATA",
     "dsv2-0.1.0.dist-info/licenses/LICENSE",
@@ -42,7 +43,7 @@ def test_missing_file(lacking: str, tmp_path: Path) -> None:
 
 
 def test_unexpected_package(tmp_path: Path) -> None:
-    with pytest.raises(WheelError, match=r"installs \['dsv2', 'runtime_spark', 'tests'\]"):
+    with pytest.raises(WheelError, match=r"installs \['dsv2', 'pytest_dsv2.py', 'runtime_spark', 'tests'\]"):
         check_contents(wheel_of(tmp_path, *GOOD, "tests/conftest.py"))
 
 
