@@ -6,6 +6,7 @@ they are copied. This checks, in an empty directory and with nothing of the chec
 * what the wheel contains, and that its license files and type information are there;
 * that the program in the README runs and prints what the README says;
 * that the command ``dsv2`` is installed, and that the server of the dashboard has its page;
+* that a new project passes its check and its tests, on both runtimes;
 * that the hot topics example runs on Spark;
 * with ``--suites``, the property tests and the conformance programs on the local runtime.
 
@@ -117,6 +118,13 @@ def _run_command(environment: Environment, work: Path) -> None:
         raise WheelError("The server of the dashboard does not have its page.")
 
 
+def _run_new_project(environment: Environment, work: Path) -> None:
+    environment.run("dsv2", "new", "shop", cwd=work)
+    environment.run("dsv2", "check", "--strict", "--no-types", "shop.jobs:totals", cwd=work / "shop")
+    environment.install("pytest", cwd=work)
+    environment.python("-m", "pytest", "-q", cwd=work / "shop")
+
+
 def _run_example(environment: Environment, work: Path) -> None:
     shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     environment.install("--group", f"{ROOT / 'pyproject.toml'}:examples", cwd=work)
@@ -161,7 +169,8 @@ def _check(options: argparse.Namespace, work: Path) -> None:
         raise WheelError("dsv2 was not imported from the environment.")
     _run_readme(environment, user)
     _run_command(environment, user)
-    print(f"{wheel.name}: the program in the README runs.", flush=True)
+    _run_new_project(environment, user)
+    print(f"{wheel.name}: the program in the README and a new project run.", flush=True)
     _run_example(environment, user)
     if options.suites:
         _run_suites(environment, user)

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
+from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, new, savepoint, state, watermarks
 from dsv2.cli.command import Report, print_error
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
@@ -100,6 +100,6 @@ def new_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
     add_completion(parser)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (job, dashboard, watermarks, savepoint, checkpoint, state, dead_letters, files):
+    for module in (new, job, dashboard, watermarks, savepoint, checkpoint, state, dead_letters, files):
         module.add_commands(groups)
     return parser

@@ -1,15 +1,20 @@
-"""Types are half of the API: correct programs, including those in the documents, pass. Common mistakes are reported."""
+"""Types are half of the API: correct programs, including those in the documents, pass. Common mistakes are reported.
+
+So do the job and the tests that ``dsv2 new`` writes.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dsv2 import cli
 from tests import ROOT
 from tests.documents import PROGRAMS
 
@@ -24,6 +29,7 @@ MARK = re.compile(r"# E: ([a-z-]+(?:, [a-z-]+)*)$")
 # The strictest settings of a user, except for packages without types or with hidden ones.
 CONFIG = """
 [mypy]
+mypy_path = $MYPY_CONFIG_FILE_DIR/shop
 strict = true
 explicit_package_bases = true
 
@@ -44,9 +50,14 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[in
     programs = [folder / document_file(name) for name in PROGRAMS]
     for file, program in zip(programs, PROGRAMS.values(), strict=True):
         file.write_text(program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert cli.main(["new", "shop"]) == 0
+    project = [folder / "shop/shop/jobs.py", folder / "test_jobs.py"]
+    shutil.copy(folder / "shop/tests/test_jobs.py", folder)  # a second package "tests" would hide the first one
     # Its own cache, because the settings differ from the project's.
     options = [f"--config-file={config}", f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}", "--output=json"]
-    command = [sys.executable, "-m", "mypy", *options, *map(str, ACCEPTED + REFUSED + programs)]
+    command = [sys.executable, "-m", "mypy", *options, *map(str, ACCEPTED + REFUSED + programs + project)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     errors: dict[str, set[tuple[int, str]]] = {}
