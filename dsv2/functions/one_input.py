@@ -85,5 +85,12 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
         """
 
 
+class PassingFunction(Generic[IN_contra]):
+    """The second base class of functions that emit the records that they receive. ``process`` keeps their type.
+
+    So the type of the records need not be known where the function is created.
+    """
+
+
 OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT] | AsyncFunction[IN, OUT]
 """A function with one input and one output: processes single records, batches of columns, or records in flight."""

@@ -20,6 +20,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.functions.one_input import PassingFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.graph.record_types import declared_type_of
@@ -126,9 +127,14 @@ class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Gener
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoStreams[O1, O2]: ...
     @overload
+    def process(self, function: PassingFunction[T_co]) -> ConfiguredStream[T_co]: ...
+    @overload
     def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
+        self,
+        function: TwoOutputStreamProcessFunction[T_co, Any, Any]
+        | PassingFunction[T_co]
+        | OneInputOrCallable[T_co, Any],
     ) -> ConfiguredStream[Any] | TwoStreams[Any, Any]:
         """Run ``function`` on every subtask.
 
@@ -202,6 +208,12 @@ class KeyedPartitionStream(
         version: int | None = None,
     ) -> TwoKeyedStreams[K, O1, O2]: ...
     @overload
+    def process(self, function: PassingFunction[T_co]) -> ConfiguredStream[T_co]: ...
+    @overload
+    def process(
+        self, function: PassingFunction[T_co], new_key_selector: Callable[[T_co], K], *, version: int | None = None
+    ) -> ConfiguredKeyedStream[K, T_co]: ...
+    @overload
     def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     @overload
     def process(
@@ -209,7 +221,9 @@ class KeyedPartitionStream(
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     def process(
         self,
-        function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any],
+        function: TwoOutputStreamProcessFunction[T_co, Any, Any]
+        | PassingFunction[T_co]
+        | OneInputOrCallable[T_co, Any],
         new_key_selector: Callable[[Any], K] | None = None,
         *,
         first_key_selector: Callable[[Any], K] | None = None,
@@ -325,9 +339,14 @@ class GlobalStream(PartitionableStream[T_co], GlobalOperators[T_co], GlobalAggre
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
     @overload
+    def process(self, function: PassingFunction[T_co]) -> ConfiguredGlobalStream[T_co]: ...
+    @overload
     def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredGlobalStream[OUT]: ...
     def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
+        self,
+        function: TwoOutputStreamProcessFunction[T_co, Any, Any]
+        | PassingFunction[T_co]
+        | OneInputOrCallable[T_co, Any],
     ) -> ConfiguredGlobalStream[Any] | TwoGlobalStreams[Any, Any]:
         """Run ``function`` in one subtask, which receives all records."""
         name = "Global Process"

@@ -26,11 +26,12 @@ from dsv2.extension.event_time import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
     TwoOutputEventTimeStreamProcessFunction,
 )
+from dsv2.extension.event_time.generator import WatermarkGenerator
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model import ProcessingTimeManager
 from dsv2.sources import WatermarkStrategy
 from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.streams import ConfiguredKeyedStream, ConfiguredStream, TwoStreams
+from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, TwoStreams
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
@@ -69,12 +70,29 @@ def generators(g: Given, extract: EventTimeExtractor[date]) -> None:
         .per_event_watermark()
         .build_as_process_function()
     )
-    assert_type(generator, OneInputStreamProcessFunction[date, date])
+    assert_type(generator, WatermarkGenerator[date])
+    as_function: OneInputStreamProcessFunction[date, date] = generator
+    assert_type(g.other_non_keyed.process(as_function), NonKeyed[date])
     assert_type(g.other_non_keyed.process(generator), NonKeyed[date])
     assert_type(g.other_keyed.process(generator, str), Keyed[str, date])
     assert_type(new_builder(millisecond).build_as_watermark_strategy(), WatermarkStrategy[date])
     of_subclass: EventTimeWatermarkGeneratorBuilder[datetime] = new_builder(millisecond)
-    assert_type(of_subclass.build_as_process_function(), OneInputStreamProcessFunction[datetime, datetime])
+    assert_type(of_subclass.build_as_process_function(), WatermarkGenerator[datetime])
+
+
+def generators_of_lambdas(g: Given) -> None:
+    """The lambda needs no annotation, and the stream keeps the type of its records."""
+    builder = EventTimeExtension.new_watermark_generator_builder(lambda record: record.toordinal())
+    generator = builder.with_idleness(timedelta(seconds=1)).build_as_process_function()
+    assert_type(generator, WatermarkGenerator[object])
+    assert_type(g.other_non_keyed.process(generator), NonKeyed[date])
+    assert_type(g.other_keyed.process(generator), NonKeyed[date])
+    assert_type(g.other_keyed.process(generator, lambda day: day.isoformat()), Keyed[str, date])
+    assert_type(g.other_non_keyed.global_().process(generator), ConfiguredGlobalStream[date])
+    strategy = EventTimeExtension.new_watermark_generator_builder(
+        lambda record: record.time
+    ).build_as_watermark_strategy()
+    assert_type(g.env.from_source(g.source, watermarks=strategy), NonKeyed[int])
 
 
 def strategies(g: Given) -> None:

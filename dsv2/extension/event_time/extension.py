@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, overload
 
-from dsv2.base.type_variables import T
+from typing_extensions import TypeVar
+
 from dsv2.extension.event_time import declarations
 from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder, WatermarkStrategyBuilder
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
+
+# Without the bound, the parameter of a lambda is an object to pyright. Without the default, the result is unknown.
+ExtractedT = TypeVar("ExtractedT", bound=Any, default=object)
 
 
 class EventTimeExtension:
@@ -45,14 +49,25 @@ class EventTimeExtension:
         """Return whether a watermark, or an identifier, is the flag that switches event time to the wall clock."""
         return _identifier(watermark) == USE_PROCESSING_TIME
 
+    @overload
     @staticmethod
     def new_watermark_generator_builder(
-        extract_timestamp: Callable[[T], int],
-    ) -> EventTimeWatermarkGeneratorBuilder[T]:
+        extract_timestamp: Callable[[ExtractedT], int],
+    ) -> EventTimeWatermarkGeneratorBuilder[ExtractedT]: ...
+    @overload  # for mypy, which tries it with a lambda that does not work for any object
+    @staticmethod
+    def new_watermark_generator_builder(  # type: ignore[overload-cannot-match]
+        extract_timestamp: Callable[[Any], int],
+    ) -> EventTimeWatermarkGeneratorBuilder[object]: ...
+    @staticmethod
+    def new_watermark_generator_builder(
+        extract_timestamp: Callable[[Any], int],
+    ) -> EventTimeWatermarkGeneratorBuilder[Any]:
         """Start a generator for ``process`` or ``from_source``.
 
         Args:
-            extract_timestamp: Returns the event time of a record in ms since the epoch.
+            extract_timestamp: Returns the event time of a record in ms since the epoch. The type of the record may be
+                left out, as in a lambda: the stream or the source keeps its own.
 
         Raises:
             ConfigurationError: ``extract_timestamp`` is not a callable (record) -> ms.

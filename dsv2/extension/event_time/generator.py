@@ -18,7 +18,7 @@ from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions.one_input import OneInputStreamProcessFunction, PassingFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
@@ -134,12 +134,14 @@ class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]
         super().__init__()
         self._extract: EventTimeExtractor[T] = extract_timestamp
 
-    def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
+    def build_as_process_function(self) -> WatermarkGenerator[T]:
         """Build the generator for ``process``."""
         return WatermarkGenerator(self._extract, self._mode, self._interval, self._idle_after, self._slack)
 
 
-class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, TickingFunction, Generic[T]):
+class WatermarkGenerator(
+    OneInputStreamProcessFunction[T, T], PassingFunction[T], BatchFunction, TickingFunction, Generic[T]
+):
     """The generator that the builder creates. ``interval``, ``idle_after`` (0: never) and ``slack`` are in ms.
 
     It replaces event time from upstream. (Flink's DataStream V2 passes that on as well, which makes records late.)

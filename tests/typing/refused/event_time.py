@@ -28,7 +28,7 @@ def millisecond(day: date) -> int:
 def generators(g: Given) -> None:
     new_builder = EventTimeExtension.new_watermark_generator_builder
     new_builder(day_of)  # E: arg-type
-    new_builder("time")  # E: arg-type
+    new_builder("time")  # E: call-overload
     new_builder(millisecond).with_idleness(1000)  # E: arg-type
     new_builder(millisecond).with_max_out_of_order_time("1 s")  # E: arg-type
     new_builder(millisecond).periodic_watermark(200)  # E: arg-type

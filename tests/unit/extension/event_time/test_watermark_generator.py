@@ -411,7 +411,7 @@ def test_invalid_durations_are_refused(
 
 def test_generator_requires_a_callable() -> None:
     with pytest.raises(ConfigurationError, match="extract_timestamp must be a callable"):
-        EventTimeExtension.new_watermark_generator_builder("timestamp")  # type: ignore[arg-type]
+        EventTimeExtension.new_watermark_generator_builder("timestamp")  # type: ignore[call-overload]
 
 
 def test_last_call_of_a_kind_wins() -> None:
