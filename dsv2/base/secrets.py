@@ -16,7 +16,7 @@ HIDDEN = "***"
 # The pattern is loose on purpose: users misspell the names of options.
 _SECRET = re.compile(
     r"pas+w|pwd|secret|jaas|token(?!\.endpoint)|pas+phrase|private|key\.pem|keystore\.pem|oauthbearer\.config|"
-    r"credentials(?!\.client\.id|\.source)|kinit\.cmd|user\.info"
+    r"credential(?!s?\.client\.id|s\.source)|(?:account|access|sas).?key|kinit\.cmd|user\.info"
 )
 _USER_IN_URL = re.compile(r"(?<=://).+(?=@)", re.DOTALL)  # up to the last @: a password may contain an unescaped @
 

@@ -29,7 +29,7 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import FileSink, ParallelSink, Sink, SinkBatch, SinkInfo, SinkRunInfo
 
 
 def check_file_sink(operator: Operator, sink: FileSink[Any]) -> None:
@@ -213,26 +213,28 @@ class LocalSinks:
     ) -> None:
         if (files := self._files.get(operator.id)) is not None:
             files.write([batch for _, batch in records], batch_id)
-        elif isinstance(operator.body, ParallelSink):
-            self._write_subtasks(operator, operator.body, records, parallelism, batch_id)
-        else:
-            write_on_driver(operator, self._job_id, [batch for _, batch in records], batch_id)
-
-    def _write_subtasks(
-        self,
-        operator: Operator,
-        sink: ParallelSink[Any],
-        records: Sequence[tuple[int, RecordBatch[Any]]],
-        parallelism: int,
-        batch_id: int,
-    ) -> None:
+            return
+        assert isinstance(operator.body, Sink)
         info = SinkInfo(self._job_id, operator.uid, parallelism, self._run)
         if (operator.id, parallelism) not in self._begun:
-            begin(sink, info, batch_id, name_of(operator))
+            begin(operator.body, info, batch_id, name_of(operator))
             self._begun.add((operator.id, parallelism))
-        for subtask in sorted({number for number, _ in records}):
-            batches = [batch for number, batch in records if number == subtask]
-            write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(batches)), name_of(operator))
+        if isinstance(operator.body, ParallelSink):
+            _write_subtasks(operator, operator.body, info, records, batch_id)
+        else:
+            write_on_driver(operator, info, [batch for _, batch in records], batch_id)
+
+
+def _write_subtasks(
+    operator: Operator,
+    sink: ParallelSink[Any],
+    info: SinkInfo,
+    records: Sequence[tuple[int, RecordBatch[Any]]],
+    batch_id: int,
+) -> None:
+    for subtask in sorted({number for number, _ in records}):
+        batches = [batch for number, batch in records if number == subtask]
+        write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(batches)), name_of(operator))
 
 
 class ReceivedFrame(Frame):

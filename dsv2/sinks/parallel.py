@@ -39,16 +39,6 @@ class ParallelSink(Sink[T], Generic[T]):
     The sink is pickled and sent to the tasks, so open connections in ``write``.
     """
 
-    def begin(self, info: SinkInfo, batch_id: int) -> None:
-        """Called on the driver before a run writes its first micro-batch, which may be a retry.
-
-        Check here that the external system is available. An exception fails the job.
-
-        Args:
-            info: The identity of the sink.
-            batch_id: The first micro-batch of the run.
-        """
-
     @abstractmethod
     def write(self, batch: SinkBatch[T]) -> None:
         """Called in a task for each subtask that has records.

@@ -66,6 +66,16 @@ class Sink(ABC, Generic[T_contra]):
         """
         return None
 
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        """Called on the driver before a run writes its first micro-batch, which may be a retry.
+
+        Check here that the external system is available. An exception fails the job.
+
+        Args:
+            info: The identity of the sink.
+            batch_id: The first micro-batch of the run.
+        """
+
     def check_record(self, record: T_contra) -> None:
         """Raise an exception if ``record`` cannot be written.
 

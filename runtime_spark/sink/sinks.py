@@ -77,7 +77,6 @@ class ParallelSinks:
             self._places |= {slot: (uid, subtask) for subtask, slot in enumerate(slots)}
         self._partitions = layout.partitions
         self._packed = packed
-        self._begun = False
 
     def __bool__(self) -> bool:
         return bool(self._sinks)
@@ -89,10 +88,8 @@ class ParallelSinks:
 
     def begin(self, batch_id: int) -> None:
         """Call ``begin`` of the sinks before the first micro-batch of the run. Raises ``JobError``."""
-        if not self._begun:
-            for uid, sink in self._sinks.items():
-                begin(sink, self._targets[uid].info, batch_id, self._targets[uid].name)
-            self._begun = True
+        for uid, sink in self._sinks.items():
+            begin(sink, self._targets[uid].info, batch_id, self._targets[uid].name)
 
     def write(self, frames: DataFrame, batch_id: int) -> list[Row]:
         """Write the records in ``frames`` that are for the sinks, and return all other rows.
@@ -171,7 +168,6 @@ class SinkWriter:
         ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
         """
         self._passed_reports = passed_reports
-        self._job_id = job_id
         self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
@@ -188,7 +184,12 @@ class SinkWriter:
         self._parallel = ParallelSinks(parallel, layout, packed, job_id, run)
         self.limits = FailureLimits(plan)
         """Checks what operators have skipped, before sinks receive a micro-batch."""
-        self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
+        self._on_driver = [
+            (operator, SinkInfo(job_id, operator.uid, operator.parallelism, run))
+            for operator in sinks
+            if isinstance(operator.body, DriverSink)
+        ]
+        self._begun = False
 
     def write(self, frames: DataFrame, batch_id: int) -> TaskReport:
         """Write the rows of one micro-batch, and return the reports of its tasks."""
@@ -204,11 +205,21 @@ class SinkWriter:
         self.limits.check(report.subtasks, report.readers)
 
     def _write(self, frames: DataFrame, batch_id: int) -> TaskReport:
-        self._parallel.begin(batch_id)
+        self._begin(batch_id)
         if self.files or (self._parallel and self.limits):
             return self._write_in_steps(frames, batch_id)
         rows = self._parallel.write(frames, batch_id) if self._parallel else frames.collect()
         return self._write_on_driver(rows, batch_id)
+
+    def _begin(self, batch_id: int) -> None:
+        """Call ``begin`` of the sinks before the first micro-batch of the run. Raises ``JobError``."""
+        if self._begun:
+            return
+        self._parallel.begin(batch_id)
+        for operator, info in self._on_driver:
+            assert isinstance(operator.body, DriverSink)
+            begin(operator.body, info, batch_id, name_of(operator))
+        self._begun = True
 
     def _write_in_steps(self, frames: DataFrame, batch_id: int) -> TaskReport:
         """Write the sinks that have records: each file sink with a Spark job of its own, then the others."""
@@ -229,7 +240,7 @@ class SinkWriter:
             frames.unpersist()
 
     def _slots_on_driver(self) -> list[int]:
-        return [REPORT_SLOT, *(slot for operator in self._on_driver for slot in self._layout.slots_of(operator))]
+        return [REPORT_SLOT, *(slot for operator, _ in self._on_driver for slot in self._layout.slots_of(operator))]
 
     def _write_on_driver(self, rows: list[Row], batch_id: int) -> TaskReport:
         by_slot: dict[int, list[bytes]] = {slot: [] for slot in self._slots_on_driver()}
@@ -240,7 +251,7 @@ class SinkWriter:
         self._check_limits(report)
         codec = load_job(self._packed).codec()
         limits = DriverLimits(self._plan)
-        for operator in self._on_driver:
+        for operator, info in self._on_driver:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot.pop(slot)]
             with patient_collector():
                 batches = []
@@ -249,6 +260,6 @@ class SinkWriter:
                     limits.add(operator.id, len(batches[-1]), len(payload))
                     limits.check()
                 self.writes_to = operator
-                write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
+                write_on_driver(operator, info, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
         return report

@@ -10,7 +10,7 @@ from dsv2.errors import JobError
 from dsv2.graph import Operator
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
-from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
+from dsv2.sinks import DriverSink, ParallelSink, Sink, SinkBatch, SinkInfo
 
 
 def name_of(operator: Operator) -> str:
@@ -18,8 +18,8 @@ def name_of(operator: Operator) -> str:
     return f"The sink {operator}, defined at {operator.location},"
 
 
-def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
-    """Write a micro-batch of the job ``job_id`` to a ``DriverSink``.
+def write_on_driver(operator: Operator, info: SinkInfo, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
+    """Write a micro-batch to a ``DriverSink``.
 
     Raises:
         JobError: The sink failed.
@@ -28,7 +28,7 @@ def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBat
     assert isinstance(sink, DriverSink)
     try:
         with in_operator(operator.uid):
-            sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), batches, batch_id)
+            sink.write(info, batches, batch_id)
     except NOT_OF_THE_USER:
         raise
     except BaseException as error:
@@ -36,7 +36,7 @@ def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBat
         raise JobError(f"{name} raised on batch {batch_id}: {type(error).__qualname__}: {error}") from error
 
 
-def begin(sink: ParallelSink[Any], info: SinkInfo, batch_id: int, name: str) -> None:
+def begin(sink: Sink[Any], info: SinkInfo, batch_id: int, name: str) -> None:
     """Call ``begin`` of the sink ``name`` before a run writes its first micro-batch.
 
     Raises:

@@ -63,9 +63,12 @@ OPTIONAL = {"arrow"}
 DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
 # Package of connectors -> the client libraries that its extras install.
 CLIENTS = {
+    "delta": {"deltalake", "pyarrow"},
     "files": {"pyarrow"},
     "formats": {"confluent_kafka", "fastavro", "google"},
+    "iceberg": {"pyarrow", "pyiceberg"},
     "kafka": {"confluent_kafka"},
+    "lakehouse": {"pyarrow"},
     "postgres": {"psycopg"},
 }
 MONITORING = {"opentelemetry", "prometheus_client"}

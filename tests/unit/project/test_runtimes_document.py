@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import dsv2.arrow
+import dsv2.connectors.delta
 import dsv2.connectors.files
+import dsv2.connectors.iceberg
 import dsv2.connectors.kafka
 import dsv2.connectors.postgres
 import dsv2.sinks
@@ -29,7 +31,7 @@ from tests.support import NoRows
 TEXT = (ROOT / "docs" / "runtimes.md").read_text()
 MODULES = (
     dsv2.arrow, dsv2.sinks, dsv2.sources, dsv2.testing, dsv2.connectors.files, dsv2.connectors.kafka,
-    dsv2.connectors.postgres,
+    dsv2.connectors.postgres, dsv2.connectors.delta, dsv2.connectors.iceberg,
 )  # fmt: skip
 
 
@@ -66,7 +68,7 @@ def test_methods_of_the_handle() -> None:
 
 
 def test_sources_and_sinks() -> None:
-    abstract = {"ParallelSink", "ArrowSink", "Sink"}
+    abstract = {"ParallelSink", "ArrowSink", "DriverSink", "Sink"}
     assert set(table("source")) == set(classes(BaseSource))
     assert set(table("sink")) - abstract == set(classes(Sink)) - abstract
 

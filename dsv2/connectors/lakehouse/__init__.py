@@ -1,0 +1,1 @@
+"""The part that the connectors of lakehouse tables share."""
