@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.testing.connectors.source_run import SourceRun
 from tests.durations import ms
-from tests.source_runs import SourceRun
 
 NUMBERS = itertools.count()
 

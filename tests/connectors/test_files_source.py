@@ -25,8 +25,8 @@ from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset
 from dsv2.sinks import CollectSink
 from dsv2.sources import SplitBatch
 from dsv2.testing import ManualClock
+from dsv2.testing.connectors.source_run import SourceRun
 from tests.durations import ms
-from tests.source_runs import SourceRun
 
 
 class Sale(NamedTuple):

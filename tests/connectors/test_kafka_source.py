@@ -19,9 +19,9 @@ from dsv2.model import RecordPosition
 from dsv2.runtime.sources.offsets import BEFORE_START
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
+from dsv2.testing.connectors.source_run import Reader, SourceRun
 from tests.durations import ms
 from tests.kafka_topics import Topics
-from tests.source_runs import Reader, SourceRun
 from tests.support import local_environment
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from components.postgres import PostgresServer
 from dsv2 import JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.errors import ConfigurationError
+from dsv2.testing.connectors.source_run import Reader
 from tests.durations import ms
 from tests.replicated_tables import Run, Table, summaries
-from tests.source_runs import Reader
 
 NewTable: TypeAlias = Callable[[str], Table]
 

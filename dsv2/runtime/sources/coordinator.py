@@ -133,6 +133,11 @@ class SourceCoordinator:
         ends = self._source.bounded and not self.ended and not self.waits_for_others
         return ends or self.resumes_soon
 
+    @property
+    def positions(self) -> list[Any]:
+        """The splits that readers hold, at their positions after the last planned micro-batch."""
+        return [held.at for held in self._readers.all_held()]
+
     def splits(self) -> list[SplitProgress]:
         """Return the progress of the splits as of the last planned micro-batch; their event time is that before it."""
         if self._offset is None:

@@ -40,6 +40,7 @@ FOR_USERS = (
     "dsv2.local",
     "dsv2.views.terminal",
     "dsv2.testing",
+    "dsv2.testing.connectors",
     "runtime_spark",
 )
 
