@@ -74,7 +74,7 @@ class Table(Generic[K, T]):
         """True if the changes of a key are in order, and each changes something."""
 
     @staticmethod
-    def from_changes(stream: PartitionableStream[Change[T]], key: Callable[[T], K]) -> Table[K, T]:
+    def from_changes(stream: PartitionableStream[Change[R]], key: Callable[[R], NK]) -> Table[NK, R]:
         """Return the table with these changes, such as those of ``top_n``. They may arrive in any order.
 
         Args:
@@ -89,8 +89,8 @@ class Table(Generic[K, T]):
 
     @staticmethod
     def from_upserts(
-        stream: PartitionableStream[T], key: Callable[[T], K], *, is_deletion: Callable[[T], bool] | None = None
-    ) -> ConfiguredTable[K, T]:
+        stream: PartitionableStream[R], key: Callable[[R], NK], *, is_deletion: Callable[[R], bool] | None = None
+    ) -> ConfiguredTable[NK, R]:
         """Return the table with the latest record of each key, in the order of arrival.
 
         Args:
@@ -104,12 +104,12 @@ class Table(Generic[K, T]):
         where = _check("from_upserts", key=key, is_deletion=is_deletion)
         if key is no_key:
             raise PlanError(f"{where}: a record replaces the row with its primary key. Pass a key.")
-        function = LatestRow[T, T](None if is_deletion is None else Undeleted(is_deletion))
+        function = LatestRow[R, R](None if is_deletion is None else Undeleted(is_deletion))
         changes = stream.key_by(key).process(function).with_name("Upserts")
         return ConfiguredTable(changes, key, declared_type_of(stream._ref), is_settled=True)
 
     @staticmethod
-    def from_row_changes(stream: PartitionableStream[RowChange[T]], key: Callable[[T], K]) -> ConfiguredTable[K, T]:
+    def from_row_changes(stream: PartitionableStream[RowChange[R]], key: Callable[[R], NK]) -> ConfiguredTable[NK, R]:
         """Return the table that a ``PostgresSource`` reads: its rows at the start, and then their changes.
 
         Args:
@@ -120,7 +120,7 @@ class Table(Generic[K, T]):
             PlanError: ``key`` cannot be called with a row.
         """
         _check("from_row_changes", key=key)
-        function = LatestRow["RowChange[T]", T](attrgetter("row"))
+        function = LatestRow["RowChange[R]", R](attrgetter("row"))
         changes = stream.key_by(attrgetter("key")).process(function).with_name("RowChanges")
         return ConfiguredTable(changes, key, UNDECLARED, is_settled=True)
 

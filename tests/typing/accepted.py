@@ -97,7 +97,7 @@ TwoKeyed = TwoKeyedStreams
 def partitionings(g: Given) -> None:
     assert_type(g.non_keyed.key_by(g.by_text), KeyedPartitionStream[str, int])
     assert_type(g.non_keyed.key_by(g.by_text, version=2), KeyedPartitionStream[str, int])
-    assert_type(g.non_keyed.key_by(lambda record: (record % 2, "key")), KeyedPartitionStream[tuple[int, str], int])
+    assert_type(g.non_keyed.key_by(lambda record: (record, str(record))), KeyedPartitionStream[tuple[int, str], int])
     assert_type(g.non_keyed.shuffle(), NonKeyedPartitionStream[int])
     assert_type(g.non_keyed.global_(), GlobalStream[int])
     assert_type(g.non_keyed.broadcast(), BroadcastStream[int])
@@ -245,7 +245,7 @@ def barriers(watermark: Watermark) -> None:
     new_builder("day").type_float().barrier(timeout=minute, when_exceeded=WhenExceeded.FAIL)
     assert_type(builder.build().new_watermark("2026-11-22"), Watermark[str])
     if builder.build().matches(watermark):
-        assert_type(watermark.value, str)
+        assert_type(watermark.value, str)  # pyright: ignore  # Any: it keeps the declared type
 
 
 def metrics(ctx: NonPartitionedContext[bytes], record: int) -> None:
@@ -297,7 +297,7 @@ def states(manager: StateManager) -> None:
     assert_type(value.update_with(lambda count: (count or 0) + 1), int)
     assert_type(manager.get_state(ValueStateDeclaration("s", int, 0)).value() + 1, int)
     with_or_without: ValueState[int] = counted
-    assert_type(with_or_without.value(), int | None)
+    assert_type(with_or_without.value(), int | None)  # pyright: ignore  # int: it follows the assignment
     flights = manager.get_state(StateDeclarations.list_state("s", Flight))
     assert_type(flights, ListState[Flight])
     assert_type(flights.get(), list[Flight])
@@ -337,7 +337,7 @@ def states_of_the_subtask(manager: SubtaskStateManager) -> None:
 def partitions_lead_to_them_as_well(
     one: PartitionedContext[bytes], two: TwoOutputPartitionedContext[bytes, str]
 ) -> None:
-    states_of_the_subtask(one.state_manager)
+    states_of_the_subtask(one.state_manager)  # pyright: ignore  # it compares overloads one by one
     states_of_the_subtask(one.non_partitioned_context.state_manager)
     states_of_the_subtask(two.non_partitioned_context.state_manager)
 

@@ -57,6 +57,7 @@ def test_files_are_valid_and_name_the_project(project: Path) -> None:
     metadata = tomllib.loads((project / "pyproject.toml").read_text())
     assert metadata["project"]["name"] == "shop-2"
     assert metadata["project"]["dependencies"] == [f"dsv2[files]>={dsv2.__version__}"]
+    assert metadata["tool"]["mypy"]["overrides"] == [{"module": "pyarrow.*", "ignore_missing_imports": True}]
     assert metadata["tool"]["setuptools"]["packages"] == ["shop_2"]
     assert tomllib.loads((project / "dsv2.toml").read_text())["name"] == "shop-2"
     workflow = import_module("yaml").safe_load((project / ".github/workflows/ci.yml").read_text())
