@@ -26,6 +26,7 @@ from dsv2.testing.connectors.source_run import SourceRun
 from dsv2.testing.connectors.suite import ConnectorTestSuite, Ledger, check_same, fail, failure_of, run_job
 
 _MOST_BATCHES = 300
+_LARGE = 1000
 _BETWEEN_BATCHES = timedelta(hours=1)  # longer than the interval at which sources discover splits
 _IDLE_AFTER = timedelta(days=1)
 _DRIFT = timedelta(milliseconds=10)
@@ -36,10 +37,12 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
 
     Attributes:
         splits: The number of splits in which the tests put records.
+        record_size: The approximate size of a record in the unit of ``Portion.size``. Default: records are counted.
         new_splits: Whether ``add`` can create a further split while a job runs.
     """
 
     splits: int = 2
+    record_size: int = 1
     new_splits: bool = True
 
     @abstractmethod
@@ -67,7 +70,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
     def test_each_record_is_read_once(self) -> None:
         """All records in the order of their split, in large and in small micro-batches."""
         texts = self._fill()
-        for limit in (None, 1):
+        for limit in (None, self.record_size):
             with closing(self._start()) as run:
                 found = self._rest(run, limit)
             check_same(texts, found, f"In micro-batches with the limit {limit}")
@@ -87,7 +90,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         self._fill()
         with closing(self._start()) as run:
             serializer = run.source.split_serializer
-            for _ in run.rest(limit=1):
+            for _ in run.rest(self.record_size):
                 for split in run.driver.positions:
                     stored = json.dumps(serializer.to_json(split))
                     if (restored := serializer.from_json(json.loads(stored))) != split:
@@ -98,7 +101,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         self._fill()
         with closing(self._start()) as run:
             for number in range(2):
-                run.plan(limit=3)
+                run.plan(3 * self.record_size)
                 planned = self._texts(run.repeated())
                 self._fill(100 * (number + 1))
                 if (repeated := self._texts(self._start(run.offset).repeated())) != planned:
@@ -121,10 +124,11 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
                     texts, ledger = texts or self._fill(count=2), Ledger()
                 else:
                     texts += self._fill(10 * number, count=2)
+                batches = [self.record_size if source.bounded else _LARGE]
                 kill, checkpoint = Kill(number), f"{folder}/{number if source.bounded else 'continued'}"
                 with suppress(KilledError), kill.of_source(type(source)):
-                    self._run_job(ledger, checkpoint)
-                self._run_job(ledger, checkpoint, checks=not kill.at)
+                    self._run_job(ledger, checkpoint, batches=batches)
+                self._run_job(ledger, checkpoint, batches=batches, checks=not kill.at)
                 check_same(texts, self._texts(ledger.records), f"After {kill}")
                 if not kill.at:
                     break
@@ -173,7 +177,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         self.add(0, slow)
         self.add(self.splits - 1, ahead)
         aligned = self._strategy().with_watermark_alignment("all", _DRIFT, timedelta(milliseconds=1))
-        run_job(lambda env: self._add_job(env, ledger, watermarks=aligned), parallelism=1)
+        run_job(lambda env: self._add_job(env, ledger, watermarks=aligned), parallelism=1, batches=[self.record_size])
         read = [self._texts(batch) for _, batch in sorted(ledger.batches.items())]
         known = next((number for number, texts in enumerate(read) if ahead[0] in texts), len(read))
         later = list(itertools.chain(*read[known + 1 :]))  # when the event time of both is known
@@ -197,7 +201,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
     def test_error_policy_applies_to_undecodable_values(self) -> None:
         """Dead letters, whose positions do not depend on micro-batches."""
         texts, places = self._fill_with_undecodable(), list[Any]()
-        for size in (1, 100):
+        for size in (self.record_size, _LARGE):
             ledger, letters = Ledger(), Ledger()
             run_job(partial(self._add_job, ledger=ledger, letters=letters), batches=[size])
             check_same(texts, self._texts(ledger.records), f"Behind an error policy, in micro-batches of {size}")
@@ -257,7 +261,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         texts, found, offset = self._fill(), list[str](), BEFORE_START
         for parallelism in itertools.islice(itertools.cycle(parallelisms), _MOST_BATCHES):
             with closing(self._start(offset, parallelism)) as run:
-                if not run.plan(limit=1) and (run.driver.ended or not run.source.bounded):
+                if not run.plan(self.record_size) and (run.driver.ended or not run.source.bounded):
                     break
                 offset = run.offset
             found += self._texts(self._start(offset, parallelism).repeated())  # it was not read before

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from dsv2.connectors.files import read_files
 from dsv2.errors import JobError
 from dsv2.model import RecordBatch
-from dsv2.sinks import DriverSink, FileSink, ParallelSink, Sink, SinkBatch, SinkInfo
+from dsv2.sinks import DriverSink, ParallelSink, Sink, SinkBatch, SinkInfo
 from dsv2.testing.connectors import SinkTestSuite
 
 PASSWORD = "s3cret/pass"
@@ -265,23 +263,3 @@ def test_mistake_is_found(test: str, sink: type[Sink[str]], mistake: str) -> Non
 
 def test_each_test_of_the_suite_can_fail() -> None:
     assert {name for name in dir(SinkTestSuite) if name.startswith("test_")} == {test for test, *_ in MISTAKES}
-
-
-class Line(NamedTuple):
-    text: str
-
-
-@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
-class TestFileSink(SinkTestSuite[Line]):
-    @pytest.fixture(autouse=True)
-    def prepare(self, tmp_path: Path, format: Any) -> None:
-        self.folder, self.format = tmp_path / "output", format
-
-    def create_sink(self) -> Sink[Line]:
-        return FileSink(self.folder, format=self.format, schema=Line)
-
-    def record_of(self, text: str) -> Line:
-        return Line(text)
-
-    def read(self) -> Iterable[str]:
-        return read_files(self.folder).to_arrow()["text"].to_pylist() if self.folder.exists() else []
