@@ -1,4 +1,4 @@
-"""Lakehouse tables on the local disk, for tests of their sinks."""
+"""Lakehouse tables on the local disk, for tests of their connectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dsv2.connectors.lakehouse.sink import TableSink
+from dsv2.connectors.lakehouse.sink import LakehouseSink
+from dsv2.connectors.lakehouse.source import LakehouseSource
 
 
 class TableOnDisk(ABC):
@@ -17,8 +18,20 @@ class TableOnDisk(ABC):
         self.folder = folder
 
     @abstractmethod
-    def sink(self, schema: Any, **options: Any) -> TableSink[Any]:
+    def sink(self, schema: Any, **options: Any) -> LakehouseSink[Any]:
         """Create a sink for the table."""
+
+    @abstractmethod
+    def source(self, kind: type[Any], *, starting: int | None = None, **options: Any) -> LakehouseSource[Any]:
+        """Create a source of the table. ``starting``: The first version whose new rows are read."""
+
+    @abstractmethod
+    def versions(self) -> list[int]:
+        """Return the versions that have rows."""
+
+    @abstractmethod
+    def delete(self, condition: str) -> None:
+        """Delete rows, as another writer does."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
@@ -41,10 +54,25 @@ class DeltaOnDisk(TableOnDisk):
         """Its path."""
         return str(self.folder / "table")
 
-    def sink(self, schema: Any, **options: Any) -> TableSink[Any]:
+    def sink(self, schema: Any, **options: Any) -> LakehouseSink[Any]:
         from dsv2.connectors.delta import DeltaSink
 
         return DeltaSink(self.path, schema, **options)
+
+    def source(self, kind: type[Any], *, starting: int | None = None, **options: Any) -> LakehouseSource[Any]:
+        from dsv2.connectors.delta import DeltaSource
+
+        return DeltaSource(self.path, kind, starting_version=starting, **options)
+
+    def versions(self) -> list[int]:
+        from deltalake import DeltaTable
+
+        return [*range(1, DeltaTable(self.path).version() + 1)]  # the first one has created it
+
+    def delete(self, condition: str) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable(self.path).delete(condition)
 
     def rows(self) -> list[dict[str, Any]]:
         import pyarrow as pa
@@ -89,10 +117,21 @@ class IcebergOnDisk(TableOnDisk):
 
         return load_catalog("default", **self.options).load_table(self.name)
 
-    def sink(self, schema: Any, **options: Any) -> TableSink[Any]:
+    def sink(self, schema: Any, **options: Any) -> LakehouseSink[Any]:
         from dsv2.connectors.iceberg import IcebergSink
 
         return IcebergSink(self.name, schema, catalog_options=self.options, **options)
+
+    def source(self, kind: type[Any], *, starting: int | None = None, **options: Any) -> LakehouseSource[Any]:
+        from dsv2.connectors.iceberg import IcebergSource
+
+        return IcebergSource(self.name, kind, starting_snapshot=starting, catalog_options=self.options, **options)
+
+    def versions(self) -> list[int]:
+        return [snapshot.snapshot_id for snapshot in self.table().snapshots()]
+
+    def delete(self, condition: str) -> None:
+        self.table().delete(condition)
 
     def rows(self) -> list[dict[str, Any]]:
         from dsv2.connectors.files.python_values import python_rows

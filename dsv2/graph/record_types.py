@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction, ProcessFunction
+from dsv2.functions.one_input import PassingFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.sources import BaseSource, CollectionSource
 from dsv2.spi import ColumnarFunction, WrappingFunction
@@ -66,7 +67,10 @@ def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any
     if not isinstance(operator.body, ProcessFunction):
         return UNDECLARED
     called = operator.body
-    given = _arguments_of_ours(type(called.wrapped if isinstance(called, WrappingFunction) else called))
+    kind = type(called.wrapped if isinstance(called, WrappingFunction) else called)
+    if issubclass(kind, PassingFunction):
+        return upstream()
+    given = _arguments_of_ours(kind)
     if len(given) <= main:
         return UNDECLARED
     declared = given[output - main]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import JobError, RuntimeExecutionMode
-from dsv2.connectors.lakehouse.sink import TableSink
+from dsv2.connectors.lakehouse.sink import LakehouseSink
 from tests.lakehouse_tables import FORMATS
 from tests.spark.programs import environment
 
@@ -22,7 +22,7 @@ class CrashError(Exception):
     pass
 
 
-def run(spark: SparkSession, sink: TableSink[Any], checkpoint: str) -> None:
+def run(spark: SparkSession, sink: LakehouseSink[Any], checkpoint: str) -> None:
     """12 numbers in 3 micro-batches."""
     env = environment(spark, 2, RuntimeExecutionMode.STREAMING)
     numbers = env.from_collection(range(12), records_per_batch=4).with_parallelism(1).map(Number).with_uid("made")

@@ -10,7 +10,7 @@ from dsv2.base.secrets import ClientOptions
 from dsv2.base.type_variables import T
 from dsv2.checks.arguments import check_at_least_one
 from dsv2.checks.client_library import require_client_library
-from dsv2.connectors.lakehouse.sink import TableSink
+from dsv2.connectors.lakehouse.sink import LakehouseSink
 from dsv2.sinks import DriverLimit
 from dsv2.sinks.paths import without_password
 from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dsv2.connectors.delta.table import OpenDeltaTable
 
 
-class DeltaSink(TableSink[T], Generic[T]):
+class DeltaSink(LakehouseSink[T], Generic[T]):
     """Writes records as rows of a Delta table, exactly once.
 
     A micro-batch is one version of the table, committed on the driver. It also stores the number of the micro-batch, as

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake import Field as DeltaField
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from dsv2.base.secrets import ClientOptions
+from dsv2.connectors.delta.errors import named_errors
 from dsv2.connectors.lakehouse.columns import Field
 from dsv2.connectors.lakehouse.rows import Changes, aligned
 from dsv2.connectors.lakehouse.sink import ConflictError, Written
-from dsv2.errors import JobError
 
 _LOG = logging.getLogger(__name__)
 _RUN = "/run"  # at the end of the application whose transactions are runs
@@ -42,7 +41,7 @@ class OpenDeltaTable:
         compact_every: int | None,
     ) -> OpenDeltaTable:
         """Open the table at ``path``, or create it with the other arguments. Raises ``JobError``."""
-        with _errors(f"Cannot open the table {path}", options):
+        with named_errors(f"Cannot open the table {path}", options):
             table = DeltaTable.create(
                 path,
                 Schema.from_json(json.dumps(schema)),
@@ -66,12 +65,12 @@ class OpenDeltaTable:
 
     def refresh(self) -> None:
         """Read its last version."""
-        with _errors("Cannot read the table", self._options):
+        with named_errors("Cannot read the table", self._options):
             self._table.update_incremental()
 
     def add_columns(self, columns: Sequence[Field]) -> None:
         """Add columns."""
-        with _errors("Cannot add columns to the table", self._options):
+        with named_errors("Cannot add columns to the table", self._options):
             self._table.alter.add_columns([DeltaField.from_json(json.dumps(column)) for column in columns])
 
     def written(self, sink: str) -> Written | None:
@@ -84,7 +83,7 @@ class OpenDeltaTable:
         transactions = [Transaction(sink, written.batch_id), Transaction(sink + _RUN, written.run)]
         properties = CommitProperties(app_transactions=transactions)
         try:
-            with _errors("Cannot write the table", self._options):
+            with named_errors("Cannot write the table", self._options):
                 if key:
                     self._merge(changes, key, properties)
                 else:
@@ -99,7 +98,7 @@ class OpenDeltaTable:
             return
         self.refresh()
         try:
-            with _errors("Cannot merge the files of the table", self._options):
+            with named_errors("Cannot merge the files of the table", self._options):
                 self._table.optimize.compact()
         except CommitFailedError:
             _LOG.warning("Files of %s were not merged: another writer has changed them.", self._table.table_uri)
@@ -124,18 +123,6 @@ class OpenDeltaTable:
         )
         merger = merger.when_matched_delete(f"s.{_DELETES}").when_matched_update(row)
         merger.when_not_matched_insert(row, f"NOT s.{_DELETES}").execute()
-
-
-@contextmanager
-def _errors(what: str, options: ClientOptions) -> Iterator[None]:
-    """Raise deltalake's errors as ``JobError``, without secrets. Conflicts are raised as they are."""
-    try:
-        yield
-    except CommitFailedError:
-        raise
-    except (DeltaError, OSError, ValueError) as error:
-        text = options.redacted(f"{what}: {type(error).__name__}: {error}")
-        raise JobError(text) from options.presentable(error)
 
 
 def _quoted(name: str) -> str:

@@ -16,7 +16,8 @@ from dsv2.base.type_variables import T, T_co
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat, Unreadable, split_batch, unreadable_again
-from dsv2.connectors.files.python_values import python_rows, python_values
+from dsv2.connectors.files.python_values import python_rows
+from dsv2.connectors.files.record_decoder import RecordDecoder, raw_row
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
 
@@ -187,61 +188,24 @@ class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
 
 
 class _RecordFormat(_ParquetFormat[T], Generic[T]):
-    """Its values are dicts by column name only where the error policy requires them."""
-
     def __init__(self, kind: type[T], columns: list[str]) -> None:
-        super().__init__(self._of_row, columns)
+        self._decoder = RecordDecoder(kind)
+        super().__init__(self._decoder.of_row, columns)
         self.record_type = kind
 
     @property
     def why_rows(self) -> str | None:
         return ""
 
-    def _of_row(self, row: dict[str, Any]) -> T:
-        import pyarrow as pa
-
-        return self._columnar(pa.Table.from_pylist([row]))[0]
-
-    def _columnar(self, table: pa.Table) -> Sequence[T]:
-        records: Sequence[T] = import_module("dsv2.arrow").records_of(table, self.record_type)
-        return records
-
     def _records(self, batch: pa.RecordBatch, numbers: range) -> SplitBatch[T]:
-        import pyarrow as pa
-
-        table = pa.Table.from_batches([batch])
-
-        def raw(index: int) -> object:
-            row = _row(batch.slice(index, 1), numbers[index])
-            return row.raw if isinstance(row, Unreadable) else row
-
-        return SplitBatch(
-            range(len(batch)),
-            lambda index: self._columnar(table.slice(index, 1))[0],
-            offsets=lambda: numbers,
-            raw=raw,
-            decode_all=lambda: self._columnar(table),
-        )
+        return self._decoder.batch(batch, numbers, lambda: numbers)
 
 
 def _rows(batch: pa.RecordBatch, numbers: range) -> list[dict[str, Any] | Unreadable]:
     try:
         return [*python_rows(batch)]
     except (OverflowError, ValueError):
-        return [_row(batch.slice(index, 1), number) for index, number in enumerate(numbers)]
-
-
-def _row(batch: pa.RecordBatch, number: int) -> dict[str, Any] | Unreadable:
-    """Return the only row of ``batch``."""
-    row: dict[str, Any] = {}
-    reason = ""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            (row[name],) = python_values(column)
-        except (OverflowError, ValueError) as error:
-            row[name] = str(column)
-            reason = f"row {number}, column {name!r}: Python has no such value of {column.type}: {error}"
-    return Unreadable(str(row), reason) if reason else row
+        return [raw_row(batch.slice(index, 1), number) for index, number in enumerate(numbers)]
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:

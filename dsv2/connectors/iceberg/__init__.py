@@ -1,5 +1,6 @@
-"""A sink for Iceberg tables: ``pip install "dsv2[iceberg]"``."""
+"""A source and a sink for Iceberg tables: ``pip install "dsv2[iceberg]"``."""
 
 from dsv2.connectors.iceberg.sink import IcebergSink
+from dsv2.connectors.iceberg.source import IcebergSource
 
-__all__ = ("IcebergSink",)
+__all__ = ("IcebergSink", "IcebergSource")

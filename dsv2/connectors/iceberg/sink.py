@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from dsv2.base.secrets import ClientOptions
 from dsv2.base.type_variables import T
 from dsv2.checks.client_library import require_client_library
-from dsv2.connectors.lakehouse.sink import TableSink
+from dsv2.connectors.lakehouse.sink import LakehouseSink
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import DriverLimit
 from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dsv2.connectors.iceberg.table import OpenIcebergTable
 
 
-class IcebergSink(TableSink[T], Generic[T]):
+class IcebergSink(LakehouseSink[T], Generic[T]):
     """Writes records as rows of an Iceberg table, exactly once.
 
     A micro-batch is one commit of the driver. It also sets the number of the micro-batch, as a property of the table. A

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +15,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from dsv2.base.secrets import ClientOptions
+from dsv2.connectors.iceberg.errors import named_errors
 from dsv2.connectors.iceberg.types import fields_of, iceberg_schema, iceberg_type
 from dsv2.connectors.lakehouse.columns import Field
 from dsv2.connectors.lakehouse.rows import Changes, aligned
 from dsv2.connectors.lakehouse.sink import ConflictError, Written
-from dsv2.errors import JobError
 
 _FIRST_PARTITION = 1000  # the number of the first field of a partition, as in the specification
 
@@ -42,7 +41,7 @@ class OpenIcebergTable:
         options: ClientOptions,
     ) -> OpenIcebergTable:
         """Open the table ``name``, or create it with the other arguments. Raises ``JobError``."""
-        with _errors(f"Cannot open the table {name}", options):
+        with named_errors(f"Cannot open the table {name}", options):
             opened = load_catalog(catalog, **{key: str(value) for key, value in options.items()})
             try:
                 table = opened.load_table(name)
@@ -65,12 +64,12 @@ class OpenIcebergTable:
 
     def refresh(self) -> None:
         """Read its last version."""
-        with _errors("Cannot read the table", self._options):
+        with named_errors("Cannot read the table", self._options):
             self._table.refresh()
 
     def add_columns(self, columns: Sequence[Field]) -> None:
         """Add columns."""
-        with _errors("Cannot add columns to the table", self._options), self._table.update_schema() as update:
+        with named_errors("Cannot add columns to the table", self._options), self._table.update_schema() as update:
             for column in columns:
                 update.add_column(column["name"], iceberg_type(column["type"]))
 
@@ -83,7 +82,7 @@ class OpenIcebergTable:
         """Commit changes to the version that was read last, with ``written``. Raises ``ConflictError``."""
         schema = self._table.schema().as_arrow()
         try:
-            with _errors("Cannot write the table", self._options), self._table.transaction() as transaction:
+            with named_errors("Cannot write the table", self._options), self._table.transaction() as transaction:
                 if key:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # that no row has one of the keys
@@ -130,15 +129,3 @@ def _with_keys(changes: Changes, key: Sequence[str]) -> BooleanExpression:
 
 def _property(sink: str) -> str:
     return f"dsv2.{sink}"
-
-
-@contextmanager
-def _errors(what: str, options: ClientOptions) -> Iterator[None]:
-    """Raise pyiceberg's errors as ``JobError``, without secrets. Conflicts are raised as they are."""
-    try:
-        yield
-    except (CommitFailedException, CommitStateUnknownException):
-        raise
-    except Exception as error:
-        text = options.redacted(f"{what}: {type(error).__name__}: {error}")
-        raise JobError(text) from options.presentable(error)

@@ -63,7 +63,7 @@ class OpenTable(Protocol):
         """Called after a micro-batch was committed."""
 
 
-class TableSink(DriverSink[T], Generic[T]):
+class LakehouseSink(DriverSink[T], Generic[T]):
     """Base class of the sinks of lakehouse tables.
 
     The table stores the number of a micro-batch with its rows, in one commit. A repeated micro-batch finds the number

@@ -12,7 +12,7 @@ import narwhals as nw
 import pytest
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
-from dsv2.connectors.lakehouse.sink import ConflictError, TableSink
+from dsv2.connectors.lakehouse.sink import ConflictError, LakehouseSink
 from dsv2.errors import ConfigurationError, JobError, SchemaError
 from dsv2.local import LocalRuntime
 from dsv2.model.record_batch import RecordBatch
@@ -48,7 +48,7 @@ class CrashError(Exception):
 FIRST = SinkInfo("job", "sales", 1, SinkRunInfo("run 1", 0))
 
 
-def written(sink: TableSink[Any], records: Sequence[Any], batch_id: int = 0, info: SinkInfo = FIRST) -> None:
+def written(sink: LakehouseSink[Any], records: Sequence[Any], batch_id: int = 0, info: SinkInfo = FIRST) -> None:
     """Write a micro-batch as a run does that begins with it."""
     sink.begin(info, batch_id)
     sink.write(info, [RecordBatch(list(records))] if records else [], batch_id)
@@ -98,7 +98,7 @@ def test_micro_batch_that_is_repeated_is_written_once(
     assert sorted_rows(on_disk) == [(f"item {number}", number, None) for number in (0, 1, 3)]
 
 
-def _crash(patch: pytest.MonkeyPatch, sink: TableSink[Any], when: str) -> None:
+def _crash(patch: pytest.MonkeyPatch, sink: LakehouseSink[Any], when: str) -> None:
     commit = sink._table.commit
 
     def crashing(*arguments: Any) -> None:
@@ -115,7 +115,7 @@ def _crash(patch: pytest.MonkeyPatch, sink: TableSink[Any], when: str) -> None:
 def test_job_continues_after_a_crash(
     on_disk: TableOnDisk, crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(sink: TableSink[Any]) -> None:
+    def run(sink: LakehouseSink[Any]) -> None:
         env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[10]))
         sales = (
             env.from_source(DataGeneratorSource(lambda index: index, count=26))
@@ -128,7 +128,7 @@ def test_job_continues_after_a_crash(
 
     open_table = type(on_disk.sink(Sale)).open_table
 
-    def opened(sink: TableSink[Any]) -> Any:
+    def opened(sink: LakehouseSink[Any]) -> Any:
         sink._table = open_table(sink)
         _crash(monkeypatch, sink, crash)
         return sink._table
@@ -213,7 +213,7 @@ class Event(NamedTuple):
     is_deletion: bool = False
 
 
-def changing(on_disk: TableOnDisk, **options: Any) -> TableSink[Any]:
+def changing(on_disk: TableOnDisk, **options: Any) -> LakehouseSink[Any]:
     return on_disk.sink(
         Sale, key=["item"], row=lambda event: event.sale, deletes=lambda event: event.is_deletion, **options
     )
@@ -387,7 +387,7 @@ def test_name_of_an_iceberg_table(iceberg: IcebergOnDisk, name: str) -> None:
         IcebergSink(name, Sale)
 
 
-Made = Callable[[], TableSink[Any]]
+Made = Callable[[], LakehouseSink[Any]]
 
 
 @pytest.mark.parametrize(
