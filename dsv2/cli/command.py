@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from importlib import import_module
 from typing import Any
 
 from dsv2.base.folders import Folder
+from dsv2.base.json_values import json_value
 from dsv2.base.printable import printable, printable_lines
 from dsv2.base.record_table import aligned
 from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
@@ -53,21 +51,6 @@ class Report:
 def print_error(text: str) -> None:
     """Print an error to standard error."""
     print(f"{ERROR_PREFIX}{printable_lines(text)}", file=sys.stderr)
-
-
-def json_value(value: Any) -> Any:
-    """Return ``value`` as JSON: bytes in Base64, dates in ISO format, infinite numbers and others as strings."""
-    if isinstance(value, Mapping):
-        return {str(name): json_value(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(json_value, value))
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, date):
-        return value.isoformat()
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return str(value)
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dsv2.cli.command import Report, add_command, add_group, add_report_options, json_value, open_savepoint, table
+from dsv2.base.json_values import json_value
+from dsv2.cli.command import Report, add_command, add_group, add_report_options, open_savepoint, table
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import StateTable
 

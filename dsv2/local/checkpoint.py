@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -31,7 +32,7 @@ from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.checkpoint.record import JobRecord, converted
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.local.page_log import LogPlace, PageLog, StoredLogs, open_log
+from dsv2.local.page_log import LogPlace, PageLog, PinnedPages, StoredLogs, open_log
 from dsv2.local.state_pages import StatePages, StoredSubtask, stored_subtasks
 from dsv2.runtime.state.page_budget import PageBudget
 
@@ -110,6 +111,10 @@ class LocalCheckpoint:
         """Return the state of all subtasks after the last micro-batch."""
         logs = self._open_worker_logs() or [self._log]
         return [subtask for log in logs for subtask in stored_subtasks(log)]
+
+    def pinned(self) -> AbstractContextManager[PinnedPages]:
+        """Give another thread access to the pages of the last micro-batch, see ``PageLog.pinned``."""
+        return self._log.pinned()
 
     @property
     def lock(self) -> int:

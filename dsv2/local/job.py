@@ -5,22 +5,25 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 
 from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
+from dsv2.jobs.live_state import StateInfo, StateQuery, StateResult
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.execution import Execution, JobStart
+from dsv2.local.live_state import live_state
 from dsv2.local.restarts import Restarts
 from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
+from dsv2.savepoint.live_state import LiveState
 from dsv2.savepoint.writer import check_unused
 from dsv2.views.notebook import NotebookHandle
 
@@ -54,6 +57,7 @@ class LocalJob(ThreadJob, NotebookHandle):
         self._control = start.control
         self._before: JobProgress | None = None  # when it was restarted last
         self._has_own_thread = False
+        self._states: tuple[JobStart, LiveState] | None = None  # of the last run of which they were read
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""
@@ -168,6 +172,25 @@ class LocalJob(ThreadJob, NotebookHandle):
 
     def _what_runs(self) -> str:
         return f"a function, source or sink has not returned, in thread 'dsv2-{self._plan.job_name}' of this process"
+
+    def states(self) -> Sequence[StateInfo]:
+        """Return the states that can be read while the job runs."""
+        return self._live_state().states()
+
+    def read_state(self, query: StateQuery) -> StateResult:
+        """Read a state as of the last committed micro-batch."""
+        return self._live_state().read(query)
+
+    def _live_state(self) -> LiveState:
+        if self._is_over():
+            raise JobError(
+                f"The job {self._plan.job_name!r} has ended. To read its state, take a savepoint of its checkpoint: "
+                f"dsv2 savepoint create."
+            )
+        start, found = self._start, self._states
+        if found is None or found[0] is not start:
+            found = self._states = start, live_state(start)
+        return found[1]
 
     def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
         if self._plan.mode is RuntimeExecutionMode.BATCH:

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple, TypeVar
@@ -129,7 +131,9 @@ class PageLog:
         self._has_begun = False  # the next transaction, with a record in the last segment
         self._live_bytes = 0
         self._cleaner: Iterator[int] | None = None
-        self._emptied: list[int] = []  # the segments that the last transaction has emptied
+        self._emptied: list[int] = []  # segments without pages that are to be deleted
+        self._lock = threading.Lock()  # other threads pin transactions
+        self._pinned: list[PinnedPages] = []
         self.notes: dict[str, bytes] = {}
         """The notes of the last transaction. Empty: there is no transaction."""
         self.others: list[bytes] = []
@@ -152,10 +156,11 @@ class PageLog:
 
     def replace_all(self) -> None:
         """Remove all pages with the next transaction. Those that ``stored`` has returned can be read until then."""
-        if not self._replaced:
-            self._former = self._maps
-        self._replaced += 1
-        self._maps, self._changed, self._new_bytes = {}, {}, 0
+        with self._lock:
+            if not self._replaced:
+                self._former = self._maps
+            self._replaced += 1
+            self._maps, self._changed, self._new_bytes = {}, {}, 0
 
     def get(self, name: MapName, number: int) -> bytes | None:
         """Return a page with the changes since the last transaction; None if there is none."""
@@ -192,17 +197,34 @@ class PageLog:
             self._clean(_CLEANED * (self._new_bytes + sum(map(len, others))))
         self._write(_Kind.COMMIT, notes, others)
         self._files.sync()
-        self._apply()
-        self.notes |= notes
+        with self._lock:
+            self._apply()
+            self.notes = {**self.notes, **notes}
         self.others, self.is_marked = [*others], False
 
     def mark(self) -> None:
         """Record that the last transaction is complete. The next one implies it, so this is not forced to the disk."""
         self._append(_Kind.MARK, b"", b"")
         self.others, self.is_marked = [], True
-        for segment in self._emptied:
-            self._files.delete(segment)
-        self._emptied.clear()
+        with self._lock:
+            if not self._pinned:
+                for segment in self._emptied:
+                    self._files.delete(segment)
+                self._emptied.clear()
+
+    @contextmanager
+    def pinned(self) -> Iterator[PinnedPages]:
+        """Give another thread access to the last transaction, until the context ends. The log may change meanwhile."""
+        with self._lock:
+            maps = {name: one for name, one in self._stored_maps.items() if one.count}
+            pinned = PinnedPages(self._files.new_reader(), maps, self.notes)
+            self._pinned.append(pinned)
+        try:
+            yield pinned
+        finally:
+            with self._lock:
+                self._pinned.remove(pinned)
+            pinned.close()
 
     def recover(self, *, writes: bool, accepts: Callable[[Mapping[str, bytes]], bool] = lambda notes: True) -> None:
         """Read the last transaction.
@@ -289,6 +311,8 @@ class PageLog:
         if self._replaced:
             self._former, self._replaced, self._live_bytes, self._cleaner = {}, 0, 0, None
         for one in self._changed.values():
+            for pinned in self._pinned:
+                pinned.keep(one)
             self._live_bytes += one.apply()
             if not one.count:
                 self._maps.pop(one.name, None)
@@ -433,6 +457,58 @@ class PageReader:
     def numbers(self) -> Iterator[int]:
         """Iterate over the numbers of the pages."""
         return self._pages.numbers()
+
+
+class PinnedPages:
+    """The pages of a transaction, for a thread other than that of the log. Later transactions do not change them.
+
+    A transaction that follows first keeps here the places of the pages that it changes. So the index is not copied.
+
+    Args:
+        files: Reads the segments, which stay until the end.
+        maps: The maps, which the log changes.
+        notes: The notes of the transaction.
+    """
+
+    def __init__(self, files: SegmentFiles, maps: dict[MapName, PageMap], notes: Mapping[str, bytes]) -> None:
+        self.notes = notes
+        self._files = files
+        self._maps = maps
+        self._kept: dict[MapName, dict[int, Extent | None]] = {name: {} for name in maps}
+
+    def names(self) -> list[MapName]:
+        """Return the names of the maps."""
+        return list(self._maps)
+
+    def stored(self, name: MapName) -> PinnedReader:
+        """Return the pages of a map."""
+        return PinnedReader(self._files, self._maps.get(name) or PageMap(name), self._kept.get(name, {}))
+
+    def keep(self, pages: PageMap) -> None:
+        """Keep the places of the pages that a transaction is about to change."""
+        if self._maps.get(pages.name) is pages:
+            kept = self._kept[pages.name]
+            for number in (*pages.spilled, *pages.removed):
+                kept.setdefault(number, pages.place(number))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+
+class PinnedReader:
+    """The pages of a map in ``PinnedPages``."""
+
+    def __init__(self, files: SegmentFiles, pages: PageMap, kept: Mapping[int, Extent | None]) -> None:
+        self._files = files
+        self._pages = pages
+        self._kept = kept
+
+    def get(self, number: int) -> bytes | None:
+        """Return a page; None if there is none."""
+        now = self._pages.place(number)  # first: if a transaction has changed it, the former place is kept already
+        place = self._kept.get(number, now)
+        return None if place is None else self._files.read(*place)
 
 
 def open_log(place: LogPlace, *, durable: bool, writes: bool) -> PageLog:

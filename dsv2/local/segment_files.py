@@ -35,6 +35,10 @@ class SegmentFiles:
                 found[int(stem)] = self.path(int(stem)).stat().st_size
         self.sizes = dict(sorted(found.items()))
 
+    def new_reader(self) -> SegmentFiles:
+        """Return the same segments for another thread, which only reads them."""
+        return SegmentFiles(str(self._folder), durable=False)
+
     def path(self, segment: int) -> Path:
         """Return the path of a segment."""
         return self._folder / f"{segment:08}{_SUFFIX}"

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsv2.local.page_index import MapName
-from dsv2.local.page_log import PageLog, PageReader, StoredLogs, open_log
+from dsv2.local.page_log import PageLog, PageReader, PinnedPages, PinnedReader, StoredLogs, open_log
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
-from dsv2.runtime.state.rows import RowTable, StateRow, rows_of
+from dsv2.runtime.state.rows import RowTable, StateRow, StoredState, rows_of
 
 ROWS = 64
 """The rows of a table in a page. More make micro-batches cheaper that touch most pages, fewer those that touch few."""
@@ -91,17 +91,22 @@ class StoredSubtask:
         rest: The state that is not in pages.
     """
 
-    def __init__(self, log: PageLog, uid: str, subtask: int) -> None:
+    def __init__(self, log: PageLog | PinnedPages, uid: str, subtask: int) -> None:
         self.uid = uid
         self.subtask = subtask
         self.rest = log.stored(MapName(uid, subtask, _REST)).get(0) or b""
         self._log = log
-        self._readers: dict[str, PageReader] = {}
+        self._owner = f"State of operator {uid!r}, subtask {subtask}"
+        self._readers: dict[str, PageReader | PinnedReader] = {}
 
     def rows(self, codec: Codec, uid: str | None = None) -> Iterator[tuple[str, StateRow]]:
         """Return the state as rows, each with its operator. ``uid``: The only operator whose rows are returned."""
-        owner = f"State of operator {self.uid!r}, subtask {self.subtask}"
-        return rows_of(self.rest, self.subtask, codec, owner, read_tables, in_entries(self, codec), uid)
+        return rows_of(self.rest, self.subtask, codec, self._owner, read_tables, in_entries(self, codec), uid)
+
+    def rows_near(self, codec: Codec, uid: str, key: Any) -> Iterator[StateRow]:
+        """Return the rows of a key of an operator, and of others in the same pages. Only these pages are read."""
+        state = StoredState(self.rest, self.subtask, codec, self._owner, read_tables)
+        return state.rows_near(uid, key, in_entries(self, codec))
 
     def get(self, name: str, number: int) -> bytes | None:
         """Return a page, or None."""
@@ -119,7 +124,7 @@ class StoredSubtask:
         raise NotImplementedError
 
 
-def stored_subtasks(log: PageLog) -> list[StoredSubtask]:
+def stored_subtasks(log: PageLog | PinnedPages) -> list[StoredSubtask]:
     """Return the state of all subtasks after the last micro-batch."""
     return [StoredSubtask(log, name.uid, name.subtask) for name in sorted(log.names()) if name.name == _REST]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dsv2.base.folders import literal_path
-from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
 
@@ -62,9 +61,8 @@ class StateTable:
         if self._table is None:
             yield pa.table({"subtask": pa.array([], pa.int32())})
             return
-        columns = self._columns(self._table)
         for name, data in self._reader.contents(self._table):
-            yield table_in(data, name, columns)
+            yield table_in(data, name, self._table.shown_columns)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the table as a pandas ``DataFrame``. Integers are Python objects if some in their column are null."""
@@ -79,15 +77,7 @@ class StateTable:
         if self._table is None:
             return spark.createDataFrame([], "subtask int")
         path = literal_path(self._reader.folder.uri(self._table.folder))
-        return spark.read.parquet(path).select(*self._columns(self._table))
+        return spark.read.parquet(path).select(*self._table.shown_columns)
 
     def __repr__(self) -> str:
         return f"<{self._shown}>"
-
-    @staticmethod
-    def _columns(table: SavepointTable) -> list[str]:
-        value = "value" if table.value is not None else "value_bytes"
-        if table.id.kind == RowKind.SUBTASK_STATE:
-            return ["subtask", value]
-        key = "key" if table.key is not None else "key_bytes"
-        return ["subtask", *(["state"] if table.id.kind == RowKind.TIMERS else []), key, value]

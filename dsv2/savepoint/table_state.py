@@ -87,7 +87,7 @@ class GivenState:
             ConfigurationError: A key or a value does not fit; names it.
         """
         codec, stored, described = Codec(self.types), stored_name(self.declaration), describe_state(self.declaration)
-        make = _checked(self, "value", _form_of(self.declaration), described.shape)
+        make = _checked(self, "value", form_of(self.declaration), described.shape)
         if not self.has_keys:
             yield from self._rows_of_subtasks(given, make, codec, stored)
             return
@@ -182,7 +182,8 @@ def _checked(state: GivenState, what: str, form: object, shape: TypeShape) -> Ca
     return checked
 
 
-def _form_of(declaration: StateDeclaration) -> object:
+def form_of(declaration: StateDeclaration) -> object:
+    """Return the type of a stored value of a state."""
     if isinstance(declaration, ListStateDeclaration):
         return GenericAlias(list, declaration.types)
     if isinstance(declaration, MapStateDeclaration | BroadcastStateDeclaration):

@@ -66,6 +66,15 @@ class SavepointTable:
     key: ColumnType | None
     value: ColumnType | None
 
+    @property
+    def shown_columns(self) -> list[str]:
+        """The columns for readers."""
+        value = "value" if self.value is not None else "value_bytes"
+        if self.id.kind == RowKind.SUBTASK_STATE:
+            return ["subtask", value]
+        key = "key" if self.key is not None else "key_bytes"
+        return ["subtask", *(["state"] if self.id.kind == RowKind.TIMERS else []), key, value]
+
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the files."""
         import pyarrow as pa

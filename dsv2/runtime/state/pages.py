@@ -244,6 +244,13 @@ class Pages(PageCache):
         self._mask = (1 << (count - 1).bit_length()) - 1
 
 
+def page_of_hash(hashed: int, count: int) -> int:
+    """Return which of ``count`` stored pages has the keys with a stable hash, as ``Pages.number_of`` does."""
+    mask = (1 << (count - 1).bit_length()) - 1
+    number = hashed * _MULTIPLIER >> 32 & mask
+    return number if number < count else number & mask >> 1
+
+
 def sampled(keys: Collection[Any]) -> Iterator[Any]:
     """Return some of ``keys``, from all parts of it."""
     return islice(keys, 0, None, 1 + len(keys) // _SAMPLE)

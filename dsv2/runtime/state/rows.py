@@ -6,14 +6,16 @@ state has a row for each part and subtask. Values are in the encoding of the cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.page_store import BlobPages, PageStores
+from dsv2.runtime.state.pages import page_of_hash
 
 PARTS = (
     "fields",
@@ -258,6 +260,21 @@ class StoredState:
         for row in rows:
             yield uid, row
 
+    def rows_near(self, uid: str, key: Any, stores: PageStores) -> Iterator[StateRow]:
+        """Return the rows of a key in the states of an operator, and those of the other keys in the same pages.
+
+        Args:
+            uid: The operator.
+            key: The key.
+            stores: The stores of the pages.
+        """
+        hashed = stable_hash(key)
+        for name, pages in self.pages.items():
+            if pages.uid == uid and pages.pane is None and pages.number:
+                number = page_of_hash(hashed, pages.number)
+                for payload in _payloads(name, self._owner, pages, stores, [number]):
+                    yield from (row for _, row in self.page_rows(name, payload))
+
 
 def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterator[StateRow]:
     """Return the rows of ``OperatorTask.snapshot`` that do not belong to keys."""
@@ -314,10 +331,13 @@ def _entry_rows(entry: Mapping[Any, Any], subtask: int, codec: Codec, key: bytes
         yield StateRow(subtask, RowKind.ENTRY, None, key, codec.dumps(others))
 
 
-def _payloads(name: str, owner: str, pages: StoredPages, stores: PageStores | None) -> Iterator[bytes]:
+def _payloads(
+    name: str, owner: str, pages: StoredPages, stores: PageStores | None, numbers: Iterable[int] | None = None
+) -> Iterator[bytes]:
+    """Return the contents of pages. ``numbers``: The pages. None: all."""
     store = BlobPages() if stores is None else stores(name, owner)
     store.restore(pages.in_blob)
-    for number in range(pages.number):
+    for number in range(pages.number) if numbers is None else numbers:
         payload = store.get(number)
         if payload is None:
             raise CorruptDataError(f"{owner}: page {number} is missing.")

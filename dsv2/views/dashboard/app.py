@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
@@ -14,7 +14,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +23,9 @@ from dsv2.errors import Dsv2Error
 from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.views.dashboard.jobs import Board, WatchedJob
 from dsv2.views.dashboard.letters import last_letters
+from dsv2.views.dashboard.live_state import StateHandlers
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
+from dsv2.views.dashboard.responses import body_of, encoded, http_error, job_of, json_response, own_error
 from dsv2.views.dashboard.security import Guard
 from dsv2.views.dashboard.service import ServiceHandlers
 from dsv2.views.dashboard.watermarks import watermark_page
@@ -32,8 +34,6 @@ from dsv2.views.explain.svg_parts import STYLE
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _LOOK_SECONDS = 0.5  # how often an open page looks for changes
 _ALIVE_SECONDS = 15.0  # how often it is written to otherwise, to find out whether it is still there
-_LARGEST_BODY = 10_000
-_BODY_SECONDS = 10.0  # in which the body of a request must arrive
 _MOST_STREAMS = 128  # of events: one for each open page
 _MOST_STREAMS_OF_CLIENT = 32
 
@@ -48,6 +48,7 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
     """
     handlers = _Handlers(board, settings.allow_actions)
     service = ServiceHandlers(board)
+    states = StateHandlers(board, has_token=settings.token is not None)
     app = Starlette(
         routes=[
             Route("/", handlers.page),
@@ -64,10 +65,12 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
             Route("/api/jobs/{job}/watermarks", handlers.watermarks),
             Route("/api/jobs/{job}/letters", handlers.letters),
             Route("/api/jobs/{job}/configuration", handlers.configuration),
+            Route("/api/jobs/{job}/states", states.states),
+            Route("/api/jobs/{job}/rows", states.rows),
             Route("/api/jobs/{job}/stop", handlers.stop, methods=["POST"]),
             Route("/api/jobs/{job}/savepoint", handlers.savepoint, methods=["POST"]),
         ],
-        exception_handlers={HTTPException: _http_error, Dsv2Error: _own_error, OSError: _own_error},
+        exception_handlers={HTTPException: http_error, Dsv2Error: own_error, OSError: own_error},
     )
     return Guard(app, settings, port)
 
@@ -98,7 +101,7 @@ class _Handlers:
         return Response(self._pages[name], media_type=_TYPES[name.rpartition(".")[2]])
 
     async def jobs(self, request: Request) -> Response:
-        return _json(self._lines())
+        return json_response(self._lines())
 
     def _lines(self) -> list[Any]:
         return [job_line(one, job) for one, job in self._board.jobs.items()]
@@ -117,7 +120,7 @@ class _Handlers:
         sent, silent = b"", 0.0
         while not (self._board.is_closing or await request.is_disconnected()):
             await run_in_threadpool(self._refresh)
-            lines = _encoded(self._lines())
+            lines = encoded(self._lines())
             if lines != sent:
                 sent, silent = lines, 0.0
                 yield b"event: jobs\ndata: " + lines + b"\n\n"
@@ -132,60 +135,54 @@ class _Handlers:
             job.refresh()
 
     async def state(self, request: Request) -> Response:
-        job = self._job(request)
+        job = job_of(self._board, request)
         await run_in_threadpool(job.refresh)
-        return _json(state_page(job.record.snapshot(), job.actions if self._allow_actions else ()))
+        return json_response(state_page(job.record.snapshot(), job.actions if self._allow_actions else ()))
 
     async def plan(self, request: Request) -> Response:
-        view = self._job(request).record.snapshot().plan
-        return _json(None if view is None else await run_in_threadpool(plan_page, view))
+        view = job_of(self._board, request).record.snapshot().plan
+        return json_response(None if view is None else await run_in_threadpool(plan_page, view))
 
     async def history(self, request: Request) -> Response:
         try:
             after = int(request.query_params.get("after", "-1"))
         except ValueError:  # also if it has thousands of digits
             raise HTTPException(HTTPStatus.BAD_REQUEST, "after is the number of a micro-batch.") from None
-        return _json(history_page(self._job(request).record.snapshot().history, after))
+        return json_response(history_page(job_of(self._board, request).record.snapshot().history, after))
 
     async def operator(self, request: Request) -> Response:
-        snapshot = self._job(request).record.snapshot()
+        snapshot = job_of(self._board, request).record.snapshot()
         uid = request.query_params.get("uid", "")
         operator = None if snapshot.progress is None else snapshot.progress.operators.get(uid)
-        return _json(None if operator is None else operator_page(operator))
+        return json_response(None if operator is None else operator_page(operator))
 
     async def watermarks(self, request: Request) -> Response:
-        snapshot = self._job(request).record.snapshot()
+        snapshot = job_of(self._board, request).record.snapshot()
         identifier = request.query_params.get("identifier", "")
-        return _json(await run_in_threadpool(watermark_page, snapshot, identifier))
+        return json_response(await run_in_threadpool(watermark_page, snapshot, identifier))
 
     async def letters(self, request: Request) -> Response:
-        job = self._job(request)
-        return _json(await run_in_threadpool(lambda: last_letters(job.letters_folder())))
+        job = job_of(self._board, request)
+        return json_response(await run_in_threadpool(lambda: last_letters(job.letters_folder())))
 
     async def configuration(self, request: Request) -> Response:
-        return _json(self._job(request).record.snapshot().configuration)
+        return json_response(job_of(self._board, request).record.snapshot().configuration)
 
     async def stop(self, request: Request) -> Response:
         job = self._acting(request)
         _in_background(job.stop)  # it waits for the end of the running micro-batch
-        return _json({"message": "The job stops after the running micro-batch."}, HTTPStatus.ACCEPTED)
+        return json_response({"message": "The job stops after the running micro-batch."}, HTTPStatus.ACCEPTED)
 
     async def savepoint(self, request: Request) -> Response:
         job = self._acting(request)
-        path = _path_in(await _body(request))
+        path = _path_in(await body_of(request))
         written = await run_in_threadpool(job.savepoint, path)
-        return _json({"message": f"The savepoint is in {written}."})
-
-    def _job(self, request: Request) -> WatchedJob:
-        job = self._board.jobs.get(request.path_params["job"])
-        if job is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such job.")
-        return job
+        return json_response({"message": f"The savepoint is in {written}."})
 
     def _acting(self, request: Request) -> WatchedJob:
         if not self._allow_actions:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This dashboard was started without allow_actions.")
-        return self._job(request)
+        return job_of(self._board, request)
 
 
 class _EventStream(StreamingResponse):
@@ -208,47 +205,6 @@ class _Savepoint(msgspec.Struct):
     """The body of a request for a savepoint."""
 
     path: str
-
-
-def _json(value: object, status: int = HTTPStatus.OK) -> Response:
-    return Response(_encoded(value), status, media_type="application/json")
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a record or an error has a lone surrogate
-        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
-
-
-def _encodable(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if isinstance(value, Mapping):
-        return {_encodable(name): _encodable(part) for name, part in value.items()}
-    return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _json({"message": error.detail}, error.status_code)
-
-
-async def _own_error(request: Request, error: Exception) -> Response:
-    return _json({"message": str(error)}, HTTPStatus.CONFLICT)
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > _LARGEST_BODY:
-                    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    except (TimeoutError, ClientDisconnect):
-        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from None
-    return body
 
 
 def _path_in(body: bytes) -> str:

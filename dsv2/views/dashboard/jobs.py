@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.configuration import Section
+from dsv2.jobs.live_state import QueryableJob
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, Moment, summarize
 from dsv2.plan_view.model import PlanView
@@ -131,6 +132,10 @@ class WatchedJob(ABC):
     def unready(self) -> str:
         """Return why the job is not ready; "": it is, or this is not known."""
         return ""
+
+    def queryable(self) -> QueryableJob:
+        """Return the job, whose state can be read. Raises ``ConfigurationError`` if it cannot."""
+        raise ConfigurationError("This job is shown from its checkpoint. Take a savepoint, and read the state of that.")
 
     def stop(self) -> None:
         """Stop the job between two micro-batches."""

@@ -14,6 +14,7 @@ from dsv2.jobs.configuration import configuration_of, redacted_text
 from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions, TimedJob
 from dsv2.jobs.listener import JobListener
+from dsv2.jobs.live_state import QueryableJob
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import unobserved_access
 from dsv2.plan_view.runtime_view import ExplainingRuntime, ObservableRuntime
@@ -88,6 +89,15 @@ class LiveJob(WatchedJob, JobListener):
         if self._letters is None or self._runtime is None:
             return None
         return self._runtime.open_folder(self._letters)
+
+    def queryable(self) -> QueryableJob:
+        job: object = self._job
+        if not isinstance(job, QueryableJob):
+            raise ConfigurationError(
+                "The state of a job can be read while it runs on the local runtime only. Take a savepoint, and read "
+                "the state of that."
+            )
+        return job
 
     def stop(self) -> None:
         self._running().stop()

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 from dsv2.errors import CorruptDataError, JobError
 from dsv2.local import page_log
-from dsv2.local.page_log import PageLog
-from tests.log_writer import MAPS, Content, Writer, content_of, make_limits_small, opened
+from dsv2.local.page_log import PageLog, PinnedPages
+from tests.log_writer import MAPS, PAGES, Content, Writer, content_of, make_limits_small, opened
 from tests.profiles import examples
 
 
@@ -43,6 +44,34 @@ def test_log_has_what_was_committed(tmp_path_factory: pytest.TempPathFactory, se
         assert writer.log.is_marked == is_marked
         assert writer.log.others == ([] if is_marked else [b"other", b"%d" % writer.number])
         writer.check()
+
+
+@settings(examples(25))
+@given(st.integers(0, 10**6))
+def test_pinned_transactions_stay_as_they_are(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    writer = Writer(tmp_path_factory.mktemp("log"), seed)
+    with ExitStack() as stack:
+        pinned: list[tuple[PinnedPages, Content, bytes]] = []
+        for number in range(120):
+            writer.change()
+            if number % 3:
+                writer.commit()
+                writer.log.mark()
+            if not number % 17:
+                pages = stack.enter_context(writer.log.pinned())
+                pinned.append((pages, dict(writer.committed), b"%d" % writer.number))
+        writer.log.close()  # as when the job ends
+        for pages, content, last in pinned:
+            found = {(name, place): pages.stored(name).get(place) for name in MAPS for place in range(PAGES)}
+            assert {where: page for where, page in found.items() if page is not None} == content
+            assert pages.notes.get("number", b"0") == last
+    segments = len(list(writer.folder.iterdir()))
+    writer.reopen()
+    for _ in range(30):
+        writer.change()
+        writer.commit()
+        writer.log.mark()
+    assert len(list(writer.folder.iterdir())) < segments, "nobody needs them any more"
 
 
 def test_log_does_not_grow_without_limit(tmp_path: Path) -> None:

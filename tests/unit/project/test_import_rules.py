@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("arrow", "dead_letters", "tables"),
     ("checkpoint",),
     ("savepoint", "views"),
-    ("local",),
+    ("client", "local"),
     ("environment",),
     ("__init__", "cli", "runtime_spark", "testing"),
     ("__main__",),
@@ -170,7 +170,7 @@ def packages_allowed_in(file: Path) -> set[str]:
     allowed = {*sys.stdlib_module_names, *DEPENDENCIES, "dsv2"}
     if room == "runtime_spark":
         allowed |= {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "runtime_spark"}
-    elif room in ("savepoint", "cli", "dead_letters"):
+    elif room in ("savepoint", "cli", "client", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif file in (ROOT / "dsv2/streams/expressions.py", ROOT / "dsv2/aggregates/result_field.py"):
         allowed |= {"narwhals"}  # for the type of expressions

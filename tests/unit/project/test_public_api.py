@@ -37,6 +37,7 @@ FOR_USERS = (
     "dsv2.views.metrics.opentelemetry",
     "dsv2.views.metrics.prometheus",
     "dsv2.arrow",
+    "dsv2.client",
     "dsv2.local",
     "dsv2.views.terminal",
     "dsv2.testing",

@@ -25,7 +25,7 @@ from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.jobs.handle import RunOptions
 from dsv2.jobs.unfinished_jobs import _watched, watch
 from dsv2.testing import Stop, TestSource
-from dsv2.views.dashboard import Dashboard, app, http
+from dsv2.views.dashboard import Dashboard, app, http, responses
 from dsv2.views.dashboard.jobs import Board, Status
 from dsv2.views.dashboard.running_job import LiveJob
 from dsv2.views.dashboard.server import DashboardServer, _servers, server_of
@@ -235,7 +235,7 @@ def test_head_of_a_request_must_arrive(after_request: bool, monkeypatch: pytest.
 
 
 def test_body_of_a_request_must_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_BODY_SECONDS", 0.05)
+    monkeypatch.setattr(responses, "_BODY_SECONDS", 0.05)
     head = (
         f"POST /api/jobs/1/savepoint HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer {TOKEN}"
     )
