@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.checks.tracebacks import short_traceback
-from dsv2.errors import ConfigurationError, Dsv2Error, PlanError
+from dsv2.errors import ConfigurationError, Dsv2Error, MissingLibraryError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
@@ -460,6 +460,8 @@ def _sample(plan: Plan, limit: int, seconds: float | None) -> list[Any]:
 def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:
     try:
         module = import_module(_RUNTIMES[name])
+    except MissingLibraryError:
+        raise
     except ImportError as error:
         raise ConfigurationError(
             f"The {name} runtime cannot be loaded ({error}). Install it with: pip install 'dsv2[{name}]'"

@@ -8,6 +8,7 @@
     │   ├── StateDeclarationError        conflicting or invalid state declarations
     │   ├── IllegalRedistributionModeError   the stream does not support the mode of a state
     │   ├── ConfigurationError           an invalid uid, name, parallelism, trigger or option
+    │   │   └── MissingLibraryError          a library of an extra of dsv2 is not installed; also an ImportError
     │   ├── SchemaError                  record type and table schema do not match
     │   └── SerializationError           a function, selector or value cannot be serialized
     ├── JobError                     the job failed while it ran
@@ -54,6 +55,7 @@ __all__ = (
     "InvalidKeyError",
     "InvalidWatermarkError",
     "JobError",
+    "MissingLibraryError",
     "MissingUidWarning",
     "PlanError",
     "PlanWarning",
@@ -99,6 +101,10 @@ class IllegalRedistributionModeError(PlanError):
 
 class ConfigurationError(PlanError):
     """A uid, name, parallelism, mode, trigger or option has an invalid value."""
+
+
+class MissingLibraryError(ConfigurationError, ImportError):
+    """An optional library is not installed. The message names the extra of dsv2 that installs it."""
 
 
 class SchemaError(PlanError):

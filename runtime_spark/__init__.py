@@ -1,5 +1,9 @@
 """Runs dsv2 plans on Spark Structured Streaming. The only package that imports PySpark."""
 
+from dsv2.checks.client_library import require_client_library as _require
+
+_require("pyspark", "spark", "The Spark runtime")
+
 from runtime_spark.platform.versions import check_pyspark as _check_pyspark
 
 _check_pyspark()  # first, because the imports below fail with an older PySpark
@@ -60,7 +64,10 @@ def create(spark: object) -> JobRuntime:
 
     Raises:
         ConfigurationError: ``spark`` is not a ``SparkSession``.
+        MissingLibraryError: PySpark was installed without the extra.
     """
+    for library in ("pyarrow", "pandas"):
+        _require(library, "spark", "The Spark runtime")
     from pyspark.sql import SparkSession
 
     from runtime_spark.platform.connect import is_connect

@@ -1,13 +1,14 @@
 """Vectorized functions and sinks that process Arrow tables. They can be mixed with functions on single records.
 
-Requires pyarrow: ``pip install "dsv2[arrow]"``. The extra ``spark`` includes it.
+Requires pyarrow and numpy: ``pip install "dsv2[arrow]"``. The extra ``spark`` includes them.
 """
 
 from dsv2.checks.client_library import require_client_library
 
-require_client_library("pyarrow", "arrow", "dsv2.arrow")
+for library in ("pyarrow", "numpy"):
+    require_client_library(library, "arrow", "dsv2.arrow")
 
-from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarrow is missing  # noqa: E402
+from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where a library is missing
     ArrowCollector,
     ArrowContext,
     ArrowEventTimeProcessFunction,

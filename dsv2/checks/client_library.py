@@ -1,10 +1,10 @@
-"""Checks for the optional client libraries of connectors."""
+"""Checks for optional libraries, such as the clients of connectors."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-from dsv2.errors import ConfigurationError
+from dsv2.errors import MissingLibraryError
 
 
 def require_client_library(module: str, extra: str, user: str) -> None:
@@ -16,13 +16,13 @@ def require_client_library(module: str, extra: str, user: str) -> None:
         user: The class or function that requires it, for the message.
 
     Raises:
-        ConfigurationError: ``module`` is not installed.
+        MissingLibraryError: ``module`` is not installed.
     """
     try:
         found = find_spec(module)
     except ModuleNotFoundError:  # the package that contains it
         found = None
     if found is None:
-        raise ConfigurationError(
+        raise MissingLibraryError(
             f'{user} requires {module}, which is not installed. Install it: pip install "dsv2[{extra}]".'
         )

@@ -19,7 +19,7 @@ from dsv2.base.printable import printable, printable_lines
 from dsv2.base.record_table import aligned
 from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.checks.paths import is_remote, local_folder
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, MissingLibraryError
 from dsv2.savepoint import Savepoint
 
 ERROR_PREFIX = "dsv2: "
@@ -185,6 +185,8 @@ def spark_commands() -> Any:
     """Return the module with the commands. Raises ``ConfigurationError`` if Spark is not installed."""
     try:
         return import_module("runtime_spark.command_line")
+    except MissingLibraryError:
+        raise
     except ImportError as error:
         raise ConfigurationError(
             f"This command needs Spark, which cannot be loaded ({error}). Install it with: pip install 'dsv2[spark]'"

@@ -13,7 +13,7 @@ from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import RunningAggregate
 from dsv2.base.columnar import column_names, fields_read, types_of_key
 from dsv2.base.type_variables import OUT, T, T_co
-from dsv2.errors import PlanError, SchemaError
+from dsv2.errors import MissingLibraryError, PlanError, SchemaError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
@@ -211,6 +211,6 @@ def choose_columns(
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
     try:
         reason: str | None = import_module("dsv2.arrow.aggregates").why_not_columns(result, kind, names)
-    except ImportError:
-        return "pyarrow is not installed"
+    except MissingLibraryError:
+        return "pyarrow or numpy is not installed"
     return (kind, names) if reason is None else reason

@@ -141,7 +141,7 @@ def _created(
     create: Callable[[Any, type[Any]], T],
     place: str = "as the last positional argument",
 ) -> T:
-    for library in ("pyarrow", "narwhals"):
+    for library in ("pyarrow", "numpy", "narwhals"):
         require_client_library(library, "arrow", where)
     kind = declared_type_of(stream._ref) if records is None else records
     if kind is UNDECLARED:

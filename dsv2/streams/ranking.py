@@ -358,9 +358,10 @@ def keyed_columns(stream: Stream[Any], where: str, records: type[Any] | None) ->
 
     Raises:
         PlanError: They are not known, or the class has no columns.
-        ConfigurationError: pyarrow is not installed.
+        MissingLibraryError: pyarrow or numpy is not installed.
     """
-    require_client_library("pyarrow", "arrow", where)
+    for library in ("pyarrow", "numpy"):
+        require_client_library(library, "arrow", where)
     selector = stream._ref.key_selector
     names = None if selector is None else column_names(selector)
     if names is None:

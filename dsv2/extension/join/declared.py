@@ -14,7 +14,7 @@ from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.base.optional_types import without_none
 from dsv2.base.type_variables import OUT
-from dsv2.errors import PlanError
+from dsv2.errors import MissingLibraryError, PlanError
 from dsv2.extension.join.functions import JoinType, WindowJoinFunction, not_keyed
 from dsv2.extension.join.modes import IntervalMode, JoinMode, WindowMode
 from dsv2.extension.join.record_joins import ENDS_WITH_FIELD, JoinOptions, record_join
@@ -113,8 +113,8 @@ class DeclaredJoin(TwoInputDeclaration, Generic[OUT]):
         else:
             try:
                 made = import_module("dsv2.arrow.joins").column_join(self, sources, kinds, names)
-            except ImportError:
-                made = "pyarrow is not installed"
+            except MissingLibraryError:
+                made = "pyarrow or numpy is not installed"
         if not isinstance(made, str):
             return made
         if isinstance(self.mode, IntervalMode) and isinstance(self.mode.upper, str):
