@@ -55,7 +55,7 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         """Add a record for each text to a split of the system, which is created if it does not exist."""
 
     def text_of(self, record: T) -> str:
-        """Return the text from which a record was added. Default: ``str``."""
+        """Return the text from which a record was added, without the use of fields. Default: ``str``."""
         return str(record)
 
     def add_undecodable(self, split: int) -> None:
@@ -284,7 +284,8 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         run_job(lambda env: self._add_job(env, ledger), checkpoint, **options)
 
     def _strategy(self, idle_after: timedelta = timedelta(0)) -> WatermarkStrategy[T]:
-        builder = EventTimeExtension.new_watermark_generator_builder(self._time_of).with_idleness(idle_after)
+        suite = object.__new__(type(self))  # without its fields, which perhaps cannot be pickled
+        builder = EventTimeExtension.new_watermark_generator_builder(suite._time_of).with_idleness(idle_after)
         return builder.build_as_watermark_strategy()
 
     def _time_of(self, record: T) -> int:

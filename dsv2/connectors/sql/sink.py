@@ -1,0 +1,241 @@
+"""``SqlSink``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic
+
+from dsv2.base.type_variables import T
+from dsv2.connectors.sql.database import Database
+from dsv2.connectors.sql.values import check_rows
+from dsv2.errors import ConfigurationError, JobError
+from dsv2.model.record_batch import RecordBatch
+from dsv2.sinks import DriverLimit, DriverSink, SinkInfo
+from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_WITH_UPSERT = ("sqlite", "duckdb", "postgresql", "mysql", "mariadb")
+
+
+class SqlSink(DriverSink[T], Generic[T]):
+    """Writes records as rows of a table of a SQL database, exactly once, with SQLAlchemy.
+
+    A micro-batch is one transaction, which also stores the number of the micro-batch in ``batch_table``. A repeated
+    micro-batch finds this number and writes nothing. Without ``key``, rows are inserted. With ``key``, a row replaces
+    the values of an existing row with the same key (upsert).
+    """
+
+    exactly_once = True
+    accepts_other_records = True
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        columns: Sequence[str],
+        *,
+        row: Callable[[T], Sequence[Any]] = tuple,  # type: ignore[assignment]  # of records that are tuples
+        key: Sequence[str] = (),
+        deletes: Callable[[T], bool] | None = None,
+        batch_table: str = "dsv2_batches",
+        options: Mapping[str, Any] | None = None,
+        max_records: int | None = MAX_RECORDS,
+        max_bytes: int | None = MAX_BYTES,
+    ) -> None:
+        """Create the sink.
+
+        Args:
+            url: The URL of SQLAlchemy, such as ``mysql+pymysql://user:password@host/shop``.
+            table: The table as ``name`` or ``schema.name``.
+            columns: The names of the columns to write.
+            row: Returns the values of ``columns``. Not needed if records are tuples of these values.
+            key: The columns that identify a row. They are among ``columns``, and the table has a unique index on them.
+                For SQLite, DuckDB, PostgreSQL, MySQL and MariaDB.
+            deletes: Returns whether a record deletes the row with its key. Only the values of ``key`` are used then.
+            batch_table: The table for the numbers of micro-batches, named like ``table``. It is created if needed;
+                several jobs may share it.
+            options: Arguments of the driver's ``connect``, for TLS for example. Texts among them are never shown.
+            max_records: The most records that a micro-batch may contain. None: any number.
+            max_bytes: The most bytes, likewise; see ``CollectSink``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or SQLAlchemy or the driver is not installed.
+        """
+        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+            raise ConfigurationError(f"columns of SqlSink must be a list of distinct names, got {columns!r}.")
+        if unknown := [name for name in key if name not in columns]:
+            raise ConfigurationError(f"The key of SqlSink must be among its columns, but {', '.join(unknown)} is not.")
+        if deletes is not None and not key:
+            raise ConfigurationError("SqlSink deletes rows by key. Pass a key, or omit deletes.")
+        self._database = Database("SqlSink", url, options or {})
+        if key and self._database.dialect not in _WITH_UPSERT:
+            raise ConfigurationError(
+                f"SqlSink replaces rows by key in {', '.join(_WITH_UPSERT)}, not in {self._database.dialect}."
+            )
+        self._table_name = table
+        self._columns = tuple(columns)
+        self._row = row
+        self._key = tuple(key)
+        self._deletes = deletes
+        self._batch_table = batch_table
+        self.dsv2_limit = DriverLimit(max_records, max_bytes)
+
+    def __repr__(self) -> str:
+        return f"SqlSink({self._table_name} at {self._database})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name not in ("_table", "_ledger")}
+
+    def describe_target(self) -> str:
+        return f"{self._table_name} at {self._database}, micro-batches in {self._batch_table}"
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        with self._database.errors(f"Cannot use table {self._batch_table}"), self._database.engine.begin() as opened:
+            self._ledger.create(opened)
+            self._ledger.is_written(opened, info, batch_id)
+        assert self._table is not None  # it is inspected
+
+    def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        if not any(map(len, batches)):
+            return
+        changes = self._changes([record for batch in batches for record in batch.rows()])
+        with self._database.errors(f"Cannot write table {self._table_name}"), self._database.engine.begin() as opened:
+            if not self._ledger.is_written(opened, info, batch_id):
+                self._ledger.note(opened, info, batch_id)
+                self._apply(opened, *changes)
+
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        """Write a micro-batch without a job, for tests."""
+        info = SinkInfo("", "", 1)
+        self.begin(info, batch_id)
+        self.write(info, batches, batch_id)
+
+    def check_record(self, record: T) -> None:
+        """Raise an error if the database refuses the row of ``record``. It is written, and taken back."""
+        changes = self._changes([record])
+        with self._database.errors(f"Cannot write table {self._table_name}"), self._database.engine.connect() as opened:
+            try:
+                self._apply(opened, *changes)
+            finally:
+                opened.rollback()
+
+    @cached_property
+    def _table(self) -> sa.TableClause:
+        return self._database.table(self._table_name, self._columns)
+
+    @cached_property
+    def _ledger(self) -> SqlLedger:
+        return SqlLedger(self._batch_table, self._database.engine.dialect.identifier_preparer.quote_identifier)
+
+    def _changes(self, records: Sequence[T]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows to write, and the keys of rows to delete. Only the last change of a key counts."""
+        columns, dialect = self._columns, self._database.dialect
+        rows = [self._values(record) for record in records]
+        check_rows(dialect, rows, columns)
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        if not self._key:
+            return named, []
+        deleted = [False] * len(records) if self._deletes is None else list(map(self._deletes, records))
+        last = {self._key_of(row): (row, gone) for row, gone in zip(named, deleted, strict=True)}
+        written = [row for row, gone in last.values() if not gone]
+        return written, [{f"dsv2_{name}": row[name] for name in self._key} for row, gone in last.values() if gone]
+
+    def _values(self, record: T) -> Sequence[Any]:
+        values = self._row(record)
+        if len(values) != len(self._columns):
+            raise JobError(f"A row of {self} has {len(values)} values, but there are {len(self._columns)} columns.")
+        return values
+
+    def _key_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        key = tuple(row[name] for name in self._key)
+        if None in key:
+            raise JobError(f"A row of {self} has None in the key {', '.join(self._key)}.")
+        return key
+
+    def _apply(self, opened: sa.Connection, rows: list[dict[str, Any]], deleted: list[dict[str, Any]]) -> None:
+        import sqlalchemy as sa
+
+        if deleted:
+            same = [self._table.c[name] == sa.bindparam(f"dsv2_{name}") for name in self._key]
+            opened.execute(sa.delete(self._table).where(*same), deleted)
+        if rows:
+            opened.execute(self._statement(), rows)
+
+    def _statement(self) -> Any:
+        import sqlalchemy as sa
+
+        if not self._key:
+            return sa.insert(self._table)
+        others = [name for name in self._columns if name not in self._key]
+        if self._database.dialect in ("mysql", "mariadb"):
+            from sqlalchemy.dialects.mysql import insert as into_mysql
+
+            mysql = into_mysql(self._table)
+            return mysql.on_duplicate_key_update({name: mysql.inserted[name] for name in others or self._key})
+        if self._database.dialect == "sqlite":
+            from sqlalchemy.dialects.sqlite import insert
+        else:
+            from sqlalchemy.dialects.postgresql import insert  # type: ignore[assignment]
+        statement = insert(self._table)
+        if not others:
+            return statement.on_conflict_do_nothing(index_elements=self._key)
+        return statement.on_conflict_do_update(
+            index_elements=self._key, set_={name: statement.excluded[name] for name in others}
+        )
+
+
+class SqlLedger:
+    """The last micro-batch of each sink, in a table of the database.
+
+    Args:
+        name: The table.
+        quote: Quotes a name.
+    """
+
+    def __init__(self, name: str, quote: Callable[[str], str]) -> None:
+        self._name = ".".join(map(quote, name.rsplit(".", 1)))
+
+    def create(self, opened: sa.Connection) -> None:
+        """Create the table unless it exists."""
+        columns = "sink VARCHAR(500) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL, run VARCHAR(100) NOT NULL"
+        self._execute(opened, f"CREATE TABLE IF NOT EXISTS {self._name} ({columns})")
+
+    def is_written(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> bool:
+        """Return whether a micro-batch was written. Raises ``JobError`` as ``SinkInfo.is_written`` does."""
+        entry = self._entry(opened, info)
+        return entry is not None and info.is_written(batch_id, *entry)
+
+    def note(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> None:
+        """Note that a micro-batch is written. Of two transactions that do so at once, one fails."""
+        new = {"sink": _name_of(info), "batch": batch_id, "run": info.run.run_id}
+        entry = self._entry(opened, info)
+        if entry is None:
+            self._execute(opened, f"INSERT INTO {self._name} (sink, batch, run) VALUES (:sink, :batch, :run)", **new)
+            return
+        changed = self._execute(
+            opened,
+            f"UPDATE {self._name} SET batch = :batch, run = :run WHERE sink = :sink AND batch = :before AND run = :by",
+            before=entry[0],
+            by=entry[1],
+            **new,
+        )
+        if changed.rowcount == 0:
+            raise JobError("Another attempt has written a micro-batch of this sink at the same time.")
+
+    def _entry(self, opened: sa.Connection, info: SinkInfo) -> tuple[int, str] | None:
+        query = f"SELECT batch, run FROM {self._name} WHERE sink = :sink"
+        found = self._execute(opened, query, sink=_name_of(info)).mappings().one_or_none()
+        return None if found is None else (int(found["batch"]), str(found["run"]))
+
+    def _execute(self, opened: sa.Connection, text: str, **values: Any) -> sa.CursorResult[Any]:
+        import sqlalchemy as sa
+
+        return opened.execute(sa.text(text), values)
+
+
+def _name_of(info: SinkInfo) -> str:
+    return f"{info.job_id}/{info.uid}"
