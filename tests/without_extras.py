@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import dsv2
 from dsv2.aggregates import Key, Sum
 from dsv2.cli import main
-from dsv2.connectors import delta, files, formats, iceberg, kafka, postgres
+from dsv2.connectors import delta, files, formats, iceberg, kafka, postgres, sql
 from dsv2.dead_letters import DeadLetters
 from dsv2.extension.join import Left, Right, join
 from dsv2.jobs import JobHandle
@@ -118,6 +118,8 @@ USES: dict[str, Callable[[], object]] = {
     "KafkaSink": lambda: kafka.KafkaSink("server", topic="t", value=bytes),
     "PostgresSource": lambda: postgres.PostgresSource("postgresql://h", table="t", slot_name="s", decode=tuple),
     "PostgresSink": lambda: postgres.PostgresSink("postgresql://h", "t", ["a"]),
+    "SqlSource": lambda: sql.SqlSource("sqlite://", "t", ["a"], tuple, by="a"),
+    "SqlSink": lambda: sql.SqlSink("sqlite://", "t", ["a"]),
     "DeltaSink": lambda: delta.DeltaSink(FOLDER / "delta", Sale),
     "IcebergSink": lambda: iceberg.IcebergSink("d.t", Sale),
     "AvroDecoder": lambda: formats.AvroDecoder(int, schema='"long"'),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Collection
 
 import pytest
@@ -35,6 +36,7 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     ),
     "kafka": (("confluent_kafka",), ("KafkaSource", "KafkaSink")),
     "postgres": (("psycopg",), ("PostgresSource", "PostgresSink")),
+    "sql": (("sqlalchemy",), ("SqlSource", "SqlSink")),
     "delta": (("deltalake",), ("DeltaSink",)),
     "iceberg": (("pyiceberg",), ("IcebergSink",)),
     "avro": (("fastavro",), ("AvroDecoder", "AvroEncoder", "avro_files")),
@@ -84,7 +86,9 @@ def test_errors_name_the_extra(extra: str, said: dict[str, str]) -> None:
         assert f"dsv2[{extra}]" in said[use], use
 
 
-def test_uses_are_complete() -> None:
+def test_extras_and_uses_are_complete() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() == {*EXTRAS, "connect", "map-state"}  # these two complete what Spark itself names
     assert {use for _, uses in EXTRAS.values() for use in uses} | WITHOUT_COLUMNS.keys() == USES.keys()
 
 
