@@ -43,6 +43,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     state_key: str | None = None
     dashboard: int | str | None = None
     dashboard_token: str | None = None
+    allow_actions: bool | None = None
     log_format: _LogFormat | None = None
     settings: dict[str, Any] = {}
     spark: dict[str, str | int | float | bool] = {}
@@ -79,6 +80,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         state_key: The file with the key that signs the state, or None.
         dashboard: The address of a dashboard, ``PORT`` or ``HOST:PORT``, or None.
         dashboard_token: The token that it requires, or None.
+        allow_actions: Whether the job can be changed from there.
         log_format: The format of standard error.
         settings: The arguments of the function: text, or values of the TOML file.
         own_settings: The names of those that are given for this pipeline, which the function must have. Others are
@@ -102,6 +104,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     state_key: str | None = None
     dashboard: int | str | None = None
     dashboard_token: str | None = None
+    allow_actions: bool = False
     log_format: _LogFormat = "text"
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
@@ -131,6 +134,12 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         "--dashboard",
         metavar="[HOST:]PORT",
         help="show the job as a web page at this port (0: a free one), with /metrics and the probes /live and /ready",
+    )
+    add(
+        "--allow-actions",
+        action="store_true",
+        default=None,
+        help="with --dashboard: those with its token can stop and change the job",
     )
     add(
         "--checks", action="store_true", default=None, help="with --runtime local: make its checks, which are for tests"

@@ -279,7 +279,8 @@ def _environment(function: PipelineFunction, configuration: Configuration) -> Ex
     else:
         runtime, session = _local_runtime(configuration), None
     if configuration.dashboard is not None:
-        dashboard = Dashboard.at(str(configuration.dashboard), configuration.dashboard_token)
+        address, token = str(configuration.dashboard), configuration.dashboard_token
+        dashboard = Dashboard.at(address, token, allow_actions=configuration.allow_actions)
         runtime = DashboardRuntime(runtime, dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session)
 

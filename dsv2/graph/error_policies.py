@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
-from dsv2.graph.plan import DEAD_LETTERS
+from dsv2.graph.plan import DEAD_LETTERS, Operator, Plan
 from dsv2.graph.sink_checks import SinkCheck
 from dsv2.model.error_policy import ErrorAction, ErrorPolicy
 from dsv2.model.output_tag import OutputTag
@@ -53,3 +54,34 @@ def check_dead_letters(policy: ErrorPolicy | None, outputs: Collection[OutputTag
     """Raise ``PlanError`` if dead letters are read that are never emitted."""
     if DEAD_LETTERS in outputs and not (policy is not None and policy.has_dead_letters):
         raise PlanError(f"{where}: its error policy emits no dead letters. Add dead_letter() to the policy.")
+
+
+def with_policies(plan: Plan, policies: Mapping[str, ErrorPolicy]) -> Plan:
+    """Return ``plan`` with other error policies of operators. Their retries stay as they are.
+
+    Args:
+        plan: The plan.
+        policies: The policies, by uid.
+
+    Raises:
+        ConfigurationError: There is no such operator.
+        PlanError: An operator cannot have the policy.
+    """
+    if missing := policies.keys() - {one.uid for one in plan.operators if not isinstance(one.body, Sink)}:
+        raise ConfigurationError(f"The job has no function or source {', '.join(map(repr, sorted(missing)))}.")
+
+    def changed(operator: Operator) -> Operator:
+        if operator.uid not in policies:
+            return operator
+        before, where = operator.error_policy, str(operator)
+        asked = checked_policy(policies[operator.uid], where)
+        if operator in plan.chained_to_sources and asked.handles_errors:
+            raise ConfigurationError(
+                f"{where} is a part of the tasks of its source, which have no error policies. Set the policy in the "
+                f"program: the function is not chained to the source then."
+            )
+        policy = policy_of(operator.body, replace(asked, retries=before.retries if before else ()), None, where)
+        check_dead_letters(policy, operator.side_outputs, where)
+        return replace(operator, error_policy=policy)
+
+    return replace(plan, operators=tuple(map(changed, plan.operators)))

@@ -23,7 +23,7 @@ class Dashboard:
         host: The address to listen at. Any other than that of this machine itself requires a token.
         token: The token that browsers must present, at least 16 letters, digits or ``.``, ``_``, ``~``, ``-``. None
             (default): a random one, which is printed, if a token is required.
-        allow_actions: Whether the page can stop the job and take savepoints. This requires a token.
+        allow_actions: Whether the job can be changed from there: stopped, for example. This requires a token.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -59,12 +59,13 @@ class Dashboard:
         return value if isinstance(value, Dashboard) else Dashboard(value)
 
     @staticmethod
-    def at(address: str, token: str | None = None) -> Dashboard:
+    def at(address: str, token: str | None = None, *, allow_actions: bool = False) -> Dashboard:
         """Return the settings of a command line.
 
         Args:
             address: ``PORT`` or ``HOST:PORT``.
             token: The token, or None.
+            allow_actions: Whether the job can be changed from there.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -72,7 +73,7 @@ class Dashboard:
         host, _, port = address.rpartition(":")
         if not (port.isascii() and port.isdigit()):
             raise ConfigurationError(f"The dashboard {address!r} is not PORT or HOST:PORT, such as 0.0.0.0:8050.")
-        return Dashboard(int(port), host.strip("[]") or Dashboard.host, token)
+        return Dashboard(int(port), host.strip("[]") or Dashboard.host, token, allow_actions)
 
     def with_token(self) -> Dashboard:
         """Return the settings, with a random token if one is required and none was given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -17,6 +17,7 @@ from dsv2.graph import Plan
 from dsv2.graph.record_skips import SkippedRecords
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.sources import BaseSource
 
 if TYPE_CHECKING:
@@ -216,6 +217,21 @@ class TimedJob(Protocol):
     @property
     def batch_ms(self) -> int:
         """The time in ms since the running micro-batch began; 0 between micro-batches."""
+
+
+@runtime_checkable
+class RestartableJob(Protocol):
+    """A job that can begin again from its checkpoint without ending. Optional."""
+
+    def restart(self, policies: Mapping[str, ErrorPolicy] = ...) -> None:
+        """Begin again between two micro-batches. Returns at once.
+
+        Args:
+            policies: Other error policies of operators, by uid. They apply until the job ends.
+
+        Raises:
+            ConfigurationError: The job has no checkpoint, or an operator cannot have the policy.
+        """
 
 
 class OnChange(Enum):

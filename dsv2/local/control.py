@@ -25,12 +25,28 @@ class JobControl:
         self._requests: deque[Callable[[], None]] | None = deque()  # None: the job has ended
         self.is_stopping = False
         self.is_cancelled = False
+        self._begins_again = False
 
     def stop(self, *, cancel: bool = False) -> None:
         """End the job before its next micro-batch. ``cancel``: Also end the running one."""
         self.is_cancelled |= cancel
         self.is_stopping = True
         self._wake.set()
+
+    def begin_again(self) -> None:
+        """End the run before its next micro-batch, and begin another one."""
+        self._begins_again = True
+        self._wake.set()
+
+    @property
+    def ends_run(self) -> bool:
+        """True if the run ends before its next micro-batch."""
+        return self.is_stopping or self._begins_again
+
+    def takes_restart(self) -> bool:
+        """Called by the job when a run has stopped: whether it begins another one."""
+        begins_again, self._begins_again = self._begins_again, False
+        return begins_again and not self.is_stopping
 
     def between_batches(self, action: Callable[[], T]) -> T:
         """Call ``action`` in the job's thread between two micro-batches, or here if the job has ended."""
@@ -72,7 +88,7 @@ class JobControl:
     def waited(self, due_ms: int, clock: Clock) -> bool:
         """Called by the job: wait for a part of the time until ``due_ms``. False: it has passed, or the job stops."""
         left = due_ms - clock.now_ms()
-        if left <= 0 or self.is_stopping:
+        if left <= 0 or self.ends_run:
             return False
         clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
         return True

@@ -263,7 +263,7 @@ class MicroBatchRunner:
         for number in itertools.count():
             if number:  # a savepoint needs a micro-batch
                 self._control.serve()
-            if self._control.is_stopping:
+            if self._control.ends_run:
                 return Outcome.STOPPED
             began = self._began_ms = self._clock.now_ms()
             self._run.phases.begin()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
+from types import MappingProxyType
 
 from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
+from dsv2.graph.error_policies import with_policies
 from dsv2.jobs.live_state import StateInfo, StateQuery, StateResult
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
@@ -21,6 +23,7 @@ from dsv2.local.restarts import Restarts
 from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
 from dsv2.savepoint.live_state import LiveState
@@ -39,22 +42,26 @@ class LocalJob(ThreadJob, NotebookHandle):
     """
 
     def __init__(
-        self, prepare: Callable[[int], JobStart], checkpoint: LocalCheckpoint | None, restarts: Restarts
+        self,
+        prepare: Callable[[int, Mapping[str, ErrorPolicy]], JobStart],
+        checkpoint: LocalCheckpoint | None,
+        restarts: Restarts,
     ) -> None:
         """Prepare the first run.
 
         Args:
-            prepare: Prepares a run, given the number of restarts before it.
+            prepare: Prepares a run, given the number of restarts before it, and other error policies of operators.
             checkpoint: The checkpoint, which the job releases when it ends. None: there is none.
             restarts: The restarts after failures.
         """
-        self._start = start = prepare(0)
+        self._start = start = prepare(0, {})
         self._execution = Execution(start)
         super().__init__(start.plan, start.clock, start.listeners)
         self._prepare = prepare
         self._checkpoint = checkpoint
         self._restarts = restarts
         self._control = start.control
+        self._policies: dict[str, ErrorPolicy] = {}  # others than those of the program, by uid
         self._before: JobProgress | None = None  # when it was restarted last
         self._has_own_thread = False
         self._states: tuple[JobStart, LiveState] | None = None  # of the last run of which they were read
@@ -68,7 +75,7 @@ class LocalJob(ThreadJob, NotebookHandle):
         try:
             self._listeners.started(self, self._plan)
             failure = self._failure_of(self._run)
-            while failure is not None and self._awaits_restart(failure):
+            while self._begins_again(failure):
                 failure = self._failure_of(self._run_again)
             self._failure = failure
         except BaseException:
@@ -87,7 +94,7 @@ class LocalJob(ThreadJob, NotebookHandle):
     def _run_again(self) -> None:
         assert self._checkpoint is not None
         self._checkpoint.reopen()
-        self._start = self._prepare(self._restarts.count)
+        self._start = self._prepare(self._restarts.count, self._policies)
         self._execution = Execution(self._start)
         self._run()
 
@@ -109,6 +116,25 @@ class LocalJob(ThreadJob, NotebookHandle):
             failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
             failure.__cause__ = error
         return failure
+
+    def restart(self, policies: Mapping[str, ErrorPolicy] = MappingProxyType({})) -> None:
+        """Begin again from the checkpoint between two micro-batches (``RestartableJob``)."""
+        if self._checkpoint is None:
+            raise ConfigurationError(
+                f"The job {self._plan.job_name!r} has no checkpoint_location from which it could begin again."
+            )
+        changed = {**self._policies, **policies}
+        with_policies(self._plan, changed)  # to find out whether they are possible
+        self._policies = changed
+        self._control.begin_again()
+
+    def _begins_again(self, failure: Dsv2Error | None) -> bool:
+        if failure is not None:
+            return self._awaits_restart(failure)
+        begins_again = self._stopped and self._control.takes_restart()
+        if begins_again:
+            self._before = replace(self.progress, restarts=self._restarts.count)
+        return begins_again
 
     def _awaits_restart(self, failure: Dsv2Error) -> bool:
         """Wait until the job may be restarted. Returns False if it is not restarted, or was stopped meanwhile."""

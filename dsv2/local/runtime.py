@@ -20,6 +20,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, Plan
+from dsv2.graph.error_policies import with_policies
 from dsv2.graph.record_skips import with_skips
 from dsv2.graph.uids import check_uids
 from dsv2.jobs.configuration import configuration_of
@@ -35,6 +36,7 @@ from dsv2.local.restoration import LocalStart, beginning_of, on_disk
 from dsv2.local.sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.workers.tasks import view_of
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.sources.ranges import has_read
@@ -204,8 +206,10 @@ class LocalRuntime:
         control: JobControl,
         listeners: JobListeners,
         restarts: int,
+        policies: Mapping[str, ErrorPolicy],
     ) -> JobStart:
-        """Prepare a run of a job: its first one, or the next one after it has failed."""
+        """Prepare a run of a job: its first one, or the next one."""
+        plan = with_policies(plan, policies)
         job_id = f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}" if checkpoint is None else str(uuid4())
         begun = beginning_of(plan, options, job_id, checkpoint)
         _check_files(plan, begun, has_checkpoint=checkpoint is not None)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -21,11 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsv2.errors import Dsv2Error
 from dsv2.jobs.dashboard_settings import Dashboard
-from dsv2.views.dashboard.jobs import Board, WatchedJob
+from dsv2.views.dashboard.actions import ActionHandlers
+from dsv2.views.dashboard.jobs import Board
 from dsv2.views.dashboard.letters import last_letters
 from dsv2.views.dashboard.live_state import StateHandlers
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
-from dsv2.views.dashboard.responses import body_of, encoded, http_error, job_of, json_response, own_error
+from dsv2.views.dashboard.responses import encoded, http_error, job_of, json_response, own_error
 from dsv2.views.dashboard.security import Guard
 from dsv2.views.dashboard.service import ServiceHandlers
 from dsv2.views.dashboard.watermarks import watermark_page
@@ -48,6 +47,7 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
     """
     handlers = _Handlers(board, settings.allow_actions)
     service = ServiceHandlers(board)
+    actions = ActionHandlers(board, settings.allow_actions)
     states = StateHandlers(board, has_token=settings.token is not None)
     app = Starlette(
         routes=[
@@ -67,8 +67,10 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
             Route("/api/jobs/{job}/configuration", handlers.configuration),
             Route("/api/jobs/{job}/states", states.states),
             Route("/api/jobs/{job}/rows", states.rows),
-            Route("/api/jobs/{job}/stop", handlers.stop, methods=["POST"]),
-            Route("/api/jobs/{job}/savepoint", handlers.savepoint, methods=["POST"]),
+            Route("/api/jobs/{job}/stop", actions.stop, methods=["POST"]),
+            Route("/api/jobs/{job}/savepoint", actions.savepoint, methods=["POST"]),
+            Route("/api/jobs/{job}/replay", actions.replay, methods=["POST"]),
+            Route("/api/jobs/{job}/error-policy", actions.policy, methods=["POST"]),
         ],
         exception_handlers={HTTPException: http_error, Dsv2Error: own_error, OSError: own_error},
     )
@@ -168,22 +170,6 @@ class _Handlers:
     async def configuration(self, request: Request) -> Response:
         return json_response(job_of(self._board, request).record.snapshot().configuration)
 
-    async def stop(self, request: Request) -> Response:
-        job = self._acting(request)
-        _in_background(job.stop)  # it waits for the end of the running micro-batch
-        return json_response({"message": "The job stops after the running micro-batch."}, HTTPStatus.ACCEPTED)
-
-    async def savepoint(self, request: Request) -> Response:
-        job = self._acting(request)
-        path = _path_in(await body_of(request))
-        written = await run_in_threadpool(job.savepoint, path)
-        return json_response({"message": f"The savepoint is in {written}."})
-
-    def _acting(self, request: Request) -> WatchedJob:
-        if not self._allow_actions:
-            raise HTTPException(HTTPStatus.FORBIDDEN, "This dashboard was started without allow_actions.")
-        return job_of(self._board, request)
-
 
 class _EventStream(StreamingResponse):
     """A stream of events that is counted while it is sent."""
@@ -199,23 +185,3 @@ class _EventStream(StreamingResponse):
         finally:
             self._streams[self._client] -= 1
             self._streams += Counter()  # without those that are 0
-
-
-class _Savepoint(msgspec.Struct):
-    """The body of a request for a savepoint."""
-
-    path: str
-
-
-def _path_in(body: bytes) -> str:
-    try:
-        path = msgspec.json.decode(body, type=_Savepoint).path
-    except (ValueError, RecursionError):  # the latter: nested too deeply
-        path = ""
-    if not path or "\0" in path:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, 'The body is {"path": "the folder of the savepoint"}.')
-    return path
-
-
-def _in_background(action: Callable[[], None]) -> None:
-    threading.Thread(target=action, name="dsv2-dashboard-action", daemon=True).start()

@@ -17,6 +17,7 @@ from dsv2.jobs.configuration import Section
 from dsv2.jobs.live_state import QueryableJob
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, Moment, summarize
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.plan_view.model import PlanView
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class WatchedJob(ABC):
     @property
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """Return the actions that are possible now: ``stop`` and ``savepoint``."""
+        """Return the actions that are possible now: ``stop``, ``savepoint``, ``replay``, ``error-policy``."""
 
     @abstractmethod
     def refresh(self) -> None:
@@ -146,6 +147,14 @@ class WatchedJob(ABC):
         raise ConfigurationError(
             f"This job is shown from its checkpoint. Take a savepoint with: dsv2 savepoint create CHECKPOINT {path}"
         )
+
+    def replay(self, ids: Sequence[str] | None) -> str:
+        """Process dead letters again, and return a message. None: all that are new."""
+        raise ConfigurationError("This job is shown from its checkpoint. Use the command dsv2 dead-letters replay.")
+
+    def change_policy(self, uid: str, policy: ErrorPolicy) -> str:
+        """Change the error policy of an operator, and return a message."""
+        raise ConfigurationError("This job is shown from its checkpoint, so its error policies cannot be changed here.")
 
 
 class Board:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from dsv2.base.folders import Folder
+from dsv2.base.quantities import counted
+from dsv2.dead_letters import DeadLetters
+from dsv2.dead_letters.letters import LetterStatus
 from dsv2.dead_letters.location import letters_path
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.configuration import configuration_of, redacted_text
 from dsv2.jobs.dashboard_settings import Dashboard
-from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions, TimedJob
+from dsv2.jobs.handle import JobHandle, JobRuntime, RestartableJob, RunOptions, TimedJob
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.live_state import QueryableJob
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import unobserved_access
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.plan_view.runtime_view import ExplainingRuntime, ObservableRuntime
 from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
@@ -65,7 +70,10 @@ class LiveJob(WatchedJob, JobListener):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        return ("stop", "savepoint") if self.record.snapshot().status in _ACTIVE else ()
+        if self.record.snapshot().status not in _ACTIVE:
+            return ()
+        job: object = self._job
+        return ("stop", "savepoint", *(("replay", "error-policy") if isinstance(job, RestartableJob) else ()))
 
     def stuck_for(self, limit: timedelta) -> str:
         job: object = self._job
@@ -104,6 +112,27 @@ class LiveJob(WatchedJob, JobListener):
 
     def savepoint(self, path: str) -> str:
         return self._running().savepoint(path)
+
+    def replay(self, ids: Sequence[str] | None) -> str:
+        job, folder = self._restartable(), self.letters_folder()
+        letters = None if folder is None else DeadLetters(folder)
+        new = [] if letters is None else [one for one in letters.letters if letters.status(one) is LetterStatus.NEW]
+        found = [one for one in new if ids is None or one.id in ids]
+        if letters is None or not found or (ids is not None and len(found) < len(set(ids))):
+            raise ConfigurationError("There are no such dead letters that could be processed again.")
+        letters.request_replay(found)
+        job.restart()
+        return f"{counted(len(found), 'letter')} will be processed again: the job begins again from its checkpoint."
+
+    def change_policy(self, uid: str, policy: ErrorPolicy) -> str:
+        self._restartable().restart({uid: policy})
+        return "The job begins again from its checkpoint with this policy, until this process ends."
+
+    def _restartable(self) -> RestartableJob:
+        job: object = self._running()
+        if not isinstance(job, RestartableJob):
+            raise ConfigurationError("This is possible on the local runtime only. Stop the job, and start it again.")
+        return job
 
     def _running(self) -> JobHandle:
         if self._job is None or not self.actions:

@@ -17,7 +17,7 @@ from dsv2.views.dashboard.server import DashboardServer, server_of
 from tests.dashboard_client import TOKEN
 
 ROUTES = ["", "/plan", "/history", "/operator", "/watermarks", "/letters", "/configuration"]
-ACTIONS = ["/savepoint", "/stop"]
+ACTIONS = ["/savepoint", "/stop", "/replay", "/error-policy"]
 TEXTS = ["", "0", "-1", "--1", "1_0", "٣", "1e3", "9" * 5000, "-" + "9" * 5000, "NaN", "\0", "\ud800", "é", "%", "%zz"]
 TEXTS += [
     "'\"<>&",

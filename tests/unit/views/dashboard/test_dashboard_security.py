@@ -126,7 +126,7 @@ def test_only_the_files_of_the_page_are_served(name: str, server: DashboardServe
     assert ask(server, f"/static/{name}").status == 404
 
 
-@pytest.mark.parametrize("action", ["stop", "savepoint"])
+@pytest.mark.parametrize("action", ["stop", "savepoint", "replay", "error-policy"])
 def test_nothing_changes_without_allow_actions(action: str, job: FakeJob) -> None:
     with serving(job, settings=Dashboard(0, token=TOKEN)) as server:
         assert json.loads(ask(server, "/api/jobs/1", BEARER).body)["actions"] == []

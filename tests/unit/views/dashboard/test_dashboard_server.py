@@ -399,7 +399,7 @@ def test_actions_on_a_job_that_runs_here(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"The job does not run\."):
             action()
     shown_job.on_started(job, plan)
-    assert shown_job.actions == ("stop", "savepoint")
+    assert shown_job.actions == ("stop", "savepoint", "replay", "error-policy")
     assert shown_job.savepoint("/there") is job.savepoint.return_value
     shown_job.stop()
     job.stop.assert_called_once_with()
