@@ -8,6 +8,7 @@ they are copied. This checks, in an empty directory and with nothing of the chec
 * that the command ``dsv2`` is installed, and that the server of the dashboard has its page;
 * that a new project passes its check and its tests, on both runtimes;
 * that the hot topics example runs on Spark;
+* with ``--rehearse``, that it upgrades the previous wheel (``tests.rehearsal``);
 * with ``--suites``, the property tests and the conformance programs on the local runtime.
 
 This module imports the standard library only: it runs before anything is installed.
@@ -67,13 +68,18 @@ class Environment:
 
     def run(self, program: str, *arguments: str, cwd: Path) -> str:
         """Run a program of this environment and return its output. Raises ``WheelError`` if it fails."""
+        process = self.start(program, *arguments, cwd=cwd)
+        printed, _ = process.communicate()
+        if process.returncode != 0:
+            raise WheelError(f"{program} {' '.join(arguments)} failed with exit code {process.returncode}:\n{printed}")
+        return printed
+
+    def start(self, program: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
+        """Start a program of this environment."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         variables["PATH"] = f"{self.folder / 'bin'}{os.pathsep}{variables['PATH']}"
         command = [str(self.folder / "bin" / program), *arguments]
-        done = subprocess.run(command, cwd=cwd, env=variables, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            raise WheelError(f"{' '.join(command)} failed with exit code {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        return subprocess.Popen(command, cwd=cwd, env=variables, stdout=subprocess.PIPE, text=True)
 
     def install(self, *requirements: str, cwd: Path) -> None:
         self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements, cwd=cwd)
@@ -160,6 +166,11 @@ def main(arguments: Sequence[str]) -> int:
 def _check(options: argparse.Namespace, work: Path) -> None:
     wheel: Path = options.wheel.resolve() if options.wheel else build_wheel(work)
     check_contents(wheel)
+    if options.rehearse:
+        from tests.rehearsal import rehearse  # imports this module
+
+        rehearse(wheel, options.previous, work)
+        print(f"{wheel.name} upgrades a job, and is uninstalled.", flush=True)
     environment, user = Environment.create(work / "env"), work / "user"
     user.mkdir()
     environment.install("pip>=25.1", cwd=user)  # supports dependency groups
@@ -188,6 +199,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--wheel", type=Path, metavar="FILE", help="check this wheel instead of building one")
     add("--require", action="append", default=[], metavar="SPEC", help="install this as well, e.g. 'pyspark==4.2.*'")
+    add("--rehearse", action="store_true", help="also upgrade a job to it, from an index, and uninstall it")
+    add("--previous", type=Path, metavar="FILE", help="the wheel that --rehearse upgrades (default: this one)")
     add("--suites", action="store_true", help="also run the property tests and the conformance programs, locally")
     add("--keep", type=Path, metavar="DIR", help="copy the wheel into this existing directory")
     return parser.parse_args(arguments)
