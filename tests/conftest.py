@@ -25,6 +25,7 @@ from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.python_path import python_path
+from components.redis import RedisServer
 from components.s3 import S3Server
 from components.server import MissingComponentError
 from components.spark_connect import ConnectServer
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer, HdfsCluster)
+ServerT = TypeVar(
+    "ServerT", KafkaBroker, PostgresServer, PrometheusServer, RedisServer, S3Server, ConnectServer, HdfsCluster
+)
 
 _MAX_CPU_USE_AT_THE_END = 0.3
 _SECONDS_FOR_THREADS_TO_END = 10
@@ -48,6 +51,7 @@ _MARKERS = {
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
+    "redis_server": "redis",
     "s3_server": "s3",
     "hdfs_cluster": "spark",
     "connect_server": "spark",
@@ -213,6 +217,7 @@ own_postgres_server = _server(PostgresServer, "function")
 postgres_server_without_decoding = _server(partial(PostgresServer, wal_level="replica"), "function")
 """A database server with default settings, which has no logical decoding."""
 
+redis_server = _server(RedisServer)
 s3_server = _server(S3Server)
 hdfs_cluster = _server(HdfsCluster)
 

@@ -14,6 +14,7 @@ import pytest
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
+from components.redis import RedisServer
 from components.server import MissingComponentError, Server, first_port, free_ports, listens
 from tests import ROOT
 
@@ -100,6 +101,12 @@ def test_missing_maven_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: py
     (tmp_path / "java").chmod(0o755)
     with pytest.raises(MissingComponentError, match=r"no mvn.*apt-get install maven"):
         KafkaBroker(tmp_path)
+
+
+def test_missing_redis_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingComponentError, match="apt-get install redis-server"):
+        RedisServer(tmp_path)
 
 
 def test_missing_postgresql_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import cached_property
 from tempfile import TemporaryDirectory
 from typing import Any, Generic
 from unittest import SkipTest
+from uuid import uuid4
 
 import cloudpickle
 
@@ -201,6 +203,10 @@ class SinkTestSuite(ConnectorTestSuite, Generic[T]):
             written.with_error_policy(ErrorPolicy().dead_letter())
             written.dead_letters(object).to_sink(letters).with_uid("letters")
 
+    @cached_property
+    def _test(self) -> str:
+        return uuid4().hex
+
     @property
     def _once(self) -> bool:
         return self.create_sink().exactly_once if self.exactly_once is None else self.exactly_once
@@ -211,7 +217,7 @@ class SinkTestSuite(ConnectorTestSuite, Generic[T]):
     def _start(
         self, run: str, first: int = 0, *earlier: str, parallelism: int = 2, job: str = "job", uid: str = "sink"
     ) -> _Writer[T]:
-        info = SinkInfo(f"{job} of {id(self)}", uid, parallelism, SinkRunInfo(run, first, earlier))
+        info = SinkInfo(f"{job} of {self._test}", uid, parallelism, SinkRunInfo(run, first, earlier))
         return _Writer(self.create_sink(), self.record_of, info)
 
 

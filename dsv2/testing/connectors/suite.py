@@ -53,7 +53,7 @@ class ConnectorTestSuite(ABC):
         """No secret in plans, checkpoints, logs and errors."""
         if not self.secrets:
             raise SkipTest("The suite has no secrets.")
-        root, log = logging.getLogger(), BufferingHandler(1 << 20)
+        root, log = logging.root, BufferingHandler(1 << 20)
         level = root.level
         root.addHandler(log)
         root.setLevel(logging.DEBUG)

@@ -70,6 +70,7 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "lakehouse": {"pyarrow"},
     "postgres": {"psycopg"},
+    "redis": {"redis"},
     "sql": {"sqlalchemy"},
 }
 MONITORING = {"opentelemetry", "prometheus_client"}

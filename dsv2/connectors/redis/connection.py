@@ -1,0 +1,83 @@
+"""Connections to a Redis server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from dsv2.base.secrets import ClientOptions, OptionValue
+from dsv2.checks.arguments import as_milliseconds
+from dsv2.checks.client_library import require_client_library
+from dsv2.errors import ConfigurationError, JobError
+from dsv2.sinks.paths import without_password
+
+_SECONDS_BETWEEN_ATTEMPTS = 0.5
+_OWN_OPTIONS = {"decode_responses": False, "retry": None}
+_LOG = logging.getLogger(__name__)
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+@dataclass(frozen=True)
+class RedisConnection:
+    """The address of a server, with secrets that its ``repr`` hides.
+
+    Attributes:
+        url: The URL, such as ``rediss://user:password@host:6379/0``.
+        options: Options of the client.
+        retry_ms: How long an unreachable server is retried, in ms.
+    """
+
+    url: str
+    options: ClientOptions
+    retry_ms: int
+
+    @classmethod
+    def checked(
+        cls, user: str, url: str, options: Mapping[str, OptionValue] | None, retry_timeout: timedelta
+    ) -> RedisConnection:
+        """Check the arguments of the class ``user``. Raises ``ConfigurationError``."""
+        require_client_library("redis", "redis", user)
+        if urlsplit(url).scheme not in _SCHEMES:
+            raise ConfigurationError(f"{user} requires a URL that begins with redis://, rediss:// or unix://.")
+        return cls(url, ClientOptions(options or {}), as_milliseconds(retry_timeout, "retry_timeout", at_least=1))
+
+    def __repr__(self) -> str:
+        return without_password(self.url)
+
+    @contextmanager
+    def opened(self, what: str) -> Iterator[Any]:
+        """Open a ``redis.Redis``. An error of the client is raised as ``JobError``, which begins with ``what``."""
+        import redis
+
+        secrets = ClientOptions({**self.options, "url": self.url})
+        try:
+            with redis.Redis.from_url(self.url, **{**self.options, **_OWN_OPTIONS}) as client:
+                self._wait_for(client)
+                yield client
+        except (redis.RedisError, OSError, ValueError) as error:
+            text = secrets.redacted(f"{what} at {self!r}: {type(error).__name__}: {error}")
+            raise JobError(text) from secrets.presentable(error)
+
+    def _wait_for(self, client: Any) -> None:
+        from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
+
+        deadline = time.monotonic() + self.retry_ms / 1000
+        while True:
+            try:
+                client.ping()
+                return
+            except AuthenticationError:
+                raise
+            except (ConnectionError, TimeoutError) as error:
+                if time.monotonic() + _SECONDS_BETWEEN_ATTEMPTS > deadline:
+                    raise
+                _LOG.warning(
+                    "The Redis server at %r does not answer, and is tried again: %s", self, type(error).__name__
+                )
+                time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
