@@ -23,6 +23,7 @@ from dsv2.views.dashboard.actions import ActionHandlers
 from dsv2.views.dashboard.jobs import Board
 from dsv2.views.dashboard.letters import last_letters
 from dsv2.views.dashboard.live_state import StateHandlers
+from dsv2.views.dashboard.openapi import description
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
 from dsv2.views.dashboard.responses import encoded, http_error, job_of, json_response, own_error
 from dsv2.views.dashboard.security import Guard
@@ -57,6 +58,7 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
             Route("/metrics", service.exposition),
             Route("/static/{name}", handlers.static),
             Route("/api/events", handlers.events),
+            Route("/api/openapi.json", handlers.description),
             Route("/api/jobs", handlers.jobs),
             Route("/api/jobs/{job}", handlers.state),
             Route("/api/jobs/{job}/plan", handlers.plan),
@@ -101,6 +103,9 @@ class _Handlers:
         if name not in self._pages:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         return Response(self._pages[name], media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def description(self, request: Request) -> Response:
+        return json_response(description())
 
     async def jobs(self, request: Request) -> Response:
         return json_response(self._lines())
