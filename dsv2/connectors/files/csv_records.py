@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic
 
 from dsv2.base.type_variables import T
 from dsv2.checks.client_library import require_client_library
+from dsv2.connectors.files.compression import open_text
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat, Unreadable
 from dsv2.connectors.files.tables import CsvFormat, csv_reader
@@ -66,7 +67,7 @@ class _CsvRecords(CsvFormat[T], Generic[T]):
 
     def _at_once(self, file: SourceFile) -> Iterator[tuple[Any, int]]:
         table_of_csv = import_module("dsv2.arrow.texts").table_of_csv
-        with file.open() as opened:
+        with open_text(file) as opened:
             first = opened.readline().removeprefix(BOM_UTF8)
             line = 1
             while not first.strip(b"\r\n"):

@@ -10,8 +10,9 @@ from itertools import filterfalse
 from typing import Any, BinaryIO, Generic
 
 from dsv2.base.type_variables import T, T_co
+from dsv2.connectors.files.compression import is_compressed, open_text, readable
 from dsv2.connectors.files.directory import SourceFile
-from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.files.format import FileFormat, unreadable_again
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SplitBatch
@@ -69,21 +70,29 @@ class LineFormat(FileFormat[T_co], Generic[T_co]):
         return "it decodes lines one by one. For JSON use json_records"
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
-        return min(end, position + limit)
+        return end if is_compressed(file) else min(end, position + limit)
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
+        return SplitBatch([value], self._decode) if isinstance(value, bytes) else unreadable_again(value)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with file.open() as opened:
+        if is_compressed(file):
+            return readable(file, self._read(file, 0, None), self._decode)
+        return self._read(file, start, stop)
+
+    def _read(self, file: SourceFile, start: int, stop: int | None) -> Iterator[SplitBatch[T_co]]:
+        """Read the lines that begin before ``stop``. None: all lines."""
+        with open_text(file) as opened:
             if start > 0:  # a line that begins before ``start`` belongs to the range before
                 opened.seek(start - 1)
                 opened.readline()
-            position = opened.tell()
+            position = opened.tell() if start > 0 else 0
             numbers = _LineNumbers(file)
-            while position < stop:
-                lines = _read(opened, min(stop - position, _BYTES_AT_ONCE))
+            while stop is None or position < stop:
+                lines = _read(opened, _BYTES_AT_ONCE if stop is None else min(stop - position, _BYTES_AT_ONCE))
                 if not lines:
+                    if stop is None:
+                        return
                     raise JobError(
                         f"{file} ends at byte {position}, but it was longer when the job began to read it. Files must "
                         f"not change while they are in the directory."
@@ -119,8 +128,11 @@ class _LineNumbers:
     def at(self, position: int) -> int:
         """Return the number of the line that begins at ``position``."""
         start, number = self._counted if self._counted[0] <= position else (0, 1)
-        with self._file.open() as opened:
-            opened.seek(start)
+        with open_text(self._file) as opened:
+            if opened.seekable():
+                opened.seek(start)
+            else:
+                start, number = 0, 1
             for begin in range(start, position, _BYTES_AT_ONCE):
                 number += opened.read(min(_BYTES_AT_ONCE, position - begin)).count(b"\n")
         self._counted = position, number

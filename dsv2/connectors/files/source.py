@@ -65,7 +65,8 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
             directory: A path or a URI, such as ``s3://bucket/folder``, that is valid on the driver and on all workers.
             file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)`` or ``parquet_rows(...)``; for
                 columns of records ``csv_records(...)``, ``parquet_records(...)``, or ``json_records(...)`` of
-                ``dsv2.connectors.formats``.
+                ``dsv2.connectors.formats``. Text files whose names end with ``.gz``, ``.bz2`` or ``.zst`` are
+                decompressed.
             pattern: A glob pattern for file names; ``"**"`` and ``"**/*.json"`` include subdirectories. Names that
                 begin with a dot or an underscore are ignored.
             discovery_interval: How often to look for new files. None: the source is bounded and reads the files that

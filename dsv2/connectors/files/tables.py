@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Generic
 
 from dsv2.base.type_variables import T, T_co
+from dsv2.connectors.files.compression import is_compressed, open_text, readable
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat, Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
@@ -46,9 +47,13 @@ class CsvFormat(FileFormat[T_co], Generic[T_co]):
         return "it decodes rows one by one. Use csv_records"
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
-        return unreadable_again(value) if isinstance(value, bytes) else SplitBatch([value], self._decode)
+        return SplitBatch([value], self._decode) if isinstance(value, dict) else unreadable_again(value)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+        rows = self._read(file)
+        return readable(file, rows, self._decode) if is_compressed(file) else rows
+
+    def _read(self, file: SourceFile) -> Iterator[SplitBatch[T_co]]:
         csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))  # of the process
         done, numbers = 0, _Numbers(lambda: self._one_by_one(file))
         try:
@@ -78,7 +83,7 @@ class CsvFormat(FileFormat[T_co], Generic[T_co]):
         Raises:
             csv.Error, ValueError: Something cannot be read.
         """
-        with TextIOWrapper(file.open(), "utf-8-sig", errors="strict", newline="") as opened:
+        with TextIOWrapper(open_text(file), "utf-8-sig", errors="strict", newline="") as opened:
             reader = csv_reader(opened, self._delimiter)
             rows = filter(None, reader)  # without empty lines
             names: list[str] = next(rows, [])
@@ -95,7 +100,7 @@ class CsvFormat(FileFormat[T_co], Generic[T_co]):
 
     def _one_by_one(self, file: SourceFile) -> Iterator[tuple[int, dict[str, str] | Unreadable]]:
         """Yield the rows, and what cannot be read, with the number of the first line."""
-        with TextIOWrapper(file.open(), "utf-8-sig", errors="surrogateescape", newline="") as opened:
+        with TextIOWrapper(open_text(file), "utf-8-sig", errors="surrogateescape", newline="") as opened:
             yield from _Parser(opened, self._delimiter).dicts()
 
 
