@@ -43,7 +43,11 @@ class JobServer:
         """Return the answer of a request."""
         return self._answer("GET", f"{path}?{urlencode(query)}" if query else path, {"Accept": accept})
 
-    def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    def post(self, path: str, body: object, *, accept: str) -> bytes:
+        """Send JSON, and return the answer."""
+        return self._answer("POST", path, {"Accept": accept}, json.dumps(body).encode())
+
+    def _answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
         """Send a request and return the answer.
 
         Raises:
@@ -52,17 +56,17 @@ class JobServer:
         """
         connection = self._new_connection(*self._place, timeout=self._seconds)
         try:
-            connection.request(method, self._prefix + path, headers={**self._headers, **headers})
+            connection.request(method, self._prefix + path, body, {**self._headers, **headers})
             response = connection.getresponse()
-            body = response.read()
+            content = response.read()
         except (OSError, HTTPException) as error:
             raise JobError(f"{self.shown} does not answer: {error or type(error).__name__}.") from error
         finally:
             connection.close()
         if response.status < HTTPStatus.BAD_REQUEST:
-            return body
+            return content
         kind = JobError if response.status in (HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE) else None
-        raise (kind or ConfigurationError)(f"{self.shown}: {_message_in(body)}")
+        raise (kind or ConfigurationError)(f"{self.shown}: {_message_in(content)}")
 
 
 def _message_in(body: bytes) -> str:

@@ -100,6 +100,23 @@ class JobClient:
         """
         return RemoteState(self._server, self._path, operator, state)
 
+    def sql(self, query: str, *, limit: int = DEFAULT_ROWS) -> pa.Table:
+        """Return the result of a query in the SQL of DuckDB, which the job must have installed.
+
+        The metadata of its schema are those of ``RemoteState.table``.
+
+        Args:
+            query: One SELECT. States are tables, such as ``totals.sum``, with the columns of ``RemoteState.table``. All
+                are read as of the same micro-batch, into the memory of the job.
+            limit: The maximum number of rows.
+
+        Raises:
+            ConfigurationError: The query is not valid, or a state has more than a million rows.
+            JobError: As for ``RemoteState.get``, or the query takes too long.
+        """
+        body = {"query": query, "limit": limit}
+        return _table_in(self._server.post(f"{self._path}/sql", body, accept=ARROW_STREAM))
+
     def __repr__(self) -> str:
         return f"<job {self.name!r} at {self._server.shown}>"
 
@@ -162,13 +179,9 @@ class RemoteState(Generic[K, V]):
         return self._rows({**given, "limit": str(limit)})
 
     def _rows(self, query: dict[str, str]) -> pa.Table:
-        import pyarrow as pa
-
         name = self._state if isinstance(self._state, str) else self._state.name
         asked = {"operator": self._operator, "state": name, **query}
-        answer = self._server.get(f"{self._path}/rows", asked, accept=ARROW_STREAM)
-        with pa.ipc.open_stream(answer) as stream:
-            return stream.read_all()
+        return _table_in(self._server.get(f"{self._path}/rows", asked, accept=ARROW_STREAM))
 
     def _values(self, table: pa.Table) -> list[V]:
         form = Any if isinstance(self._state, str) else form_of(self._state)
@@ -182,6 +195,13 @@ class RemoteState(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"<{self._shown}>"
+
+
+def _table_in(stream: bytes) -> pa.Table:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
 
 
 def _encoded(key: Any) -> str:

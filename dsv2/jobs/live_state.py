@@ -77,3 +77,6 @@ class QueryableJob(Protocol):
             ConfigurationError: There is no such operator, state or kind of key, or the job has no checkpoint.
             JobError: The job has ended, or has not completed a micro-batch.
         """
+
+    def query_states(self, sql: str, limit: int) -> StateResult:
+        """Return the result of a query in SQL, in which states are tables: ``operator.state``. Errors: as above."""

@@ -207,6 +207,10 @@ class LocalJob(ThreadJob, NotebookHandle):
         """Read a state as of the last committed micro-batch."""
         return self._live_state().read(query)
 
+    def query_states(self, sql: str, limit: int) -> StateResult:
+        """Query states as of the last committed micro-batch."""
+        return self._live_state().query(sql, limit)
+
     def _live_state(self) -> LiveState:
         if self._is_over():
             raise JobError(

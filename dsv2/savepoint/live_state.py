@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -27,6 +28,7 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.columns import arrow_type
 from dsv2.savepoint.editor_checks import listed
 from dsv2.savepoint.metadata import own_states
+from dsv2.savepoint.state_sql import query_tables
 from dsv2.savepoint.tables import SavepointTable, TableId, without_expiry
 from dsv2.state import RedistributionMode, StateDeclaration
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NS = 30_000_000_000  # the files of a state that is being read cannot be deleted
 _ROWS_BETWEEN_PAUSES = 256
+_MOST_ROWS_OF_SQL = 1_000_000  # of a state, which is in memory
 _PAUSE_SECONDS = 0.001  # so that the thread of the job waits for the interpreter less often
 
 
@@ -137,6 +140,33 @@ class LiveState:
             found = list(islice(rows, query.limit + 1))
             table = self._table(query, declaration, found[: query.limit], codec)
             return StateRows(committed.batch_id, table, len(found) > query.limit)
+
+    def query(self, sql: str, limit: int) -> StateRows:
+        """Return the result of a query, in which states are tables: ``operator.state``.
+
+        Raises:
+            ConfigurationError: It is not one valid SELECT, or a state has too many rows.
+            JobError: It takes too long.
+        """
+        codec = Codec(self._types)
+        with self._committed(codec) as committed:
+
+            def table_of(operator: str, state: str) -> pa.Table:
+                asked = StateQuery(operator, state, limit=_MOST_ROWS_OF_SQL)
+                declaration = self._declared[operator][state]
+                rows = list(islice(self._rows(committed, asked, declaration, codec), _MOST_ROWS_OF_SQL + 1))
+                if len(rows) > _MOST_ROWS_OF_SQL:
+                    raise ConfigurationError(
+                        f"State {state!r} of {operator!r} has more than {_MOST_ROWS_OF_SQL:,} rows. Take a savepoint, "
+                        f"and query its files."
+                    )
+                return self._table(asked, declaration, rows, codec)
+
+            tables = {
+                (uid, name): partial(table_of, uid, name) for uid, states in self._declared.items() for name in states
+            }
+            found = query_tables(sql, tables, limit + 1)
+            return StateRows(committed.batch_id, found.slice(0, limit), found.num_rows > limit)
 
     def _declaration(self, query: StateQuery) -> StateDeclaration:
         states = self._declared.get(query.operator)

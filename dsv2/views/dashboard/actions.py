@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from dsv2.errors import ConfigurationError
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.views.dashboard.jobs import Board, WatchedJob
-from dsv2.views.dashboard.responses import body_of, job_of, json_response
+from dsv2.views.dashboard.responses import job_of, json_response, typed_body
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,9 +63,6 @@ class PolicyBody(msgspec.Struct):
         return policy if self.limit is None else policy.limit(total=self.limit)
 
 
-B = TypeVar("B", SavepointBody, ReplayBody, PolicyBody)
-
-
 class ActionHandlers:
     """The handlers of requests.
 
@@ -88,7 +85,7 @@ class ActionHandlers:
     async def savepoint(self, request: Request) -> Response:
         """Take a savepoint."""
         job = self._job(request)
-        path = (await _body(request, SavepointBody, '{"path": "the folder of the savepoint"}')).path
+        path = (await typed_body(request, SavepointBody, '{"path": "the folder of the savepoint"}')).path
         _log(request, job, "savepoint in %s", path)
         written = await run_in_threadpool(job.savepoint, path)
         return json_response({"message": f"The savepoint is in {written}."})
@@ -96,7 +93,7 @@ class ActionHandlers:
     async def replay(self, request: Request) -> Response:
         """Process dead letters again."""
         job = self._job(request)
-        ids = (await _body(request, ReplayBody, '{"letters": ["12.0"]}, or {"letters": null} for all')).letters
+        ids = (await typed_body(request, ReplayBody, '{"letters": ["12.0"]}, or {"letters": null} for all')).letters
         _log(request, job, "replay of the dead letters %s", "that are new" if ids is None else ", ".join(ids))
         return json_response({"message": await run_in_threadpool(job.replay, ids)})
 
@@ -104,7 +101,7 @@ class ActionHandlers:
         """Change an error policy."""
         job = self._job(request)
         shape = '{"operator": "a uid", "rules": [{"action": "skip", "errors": ["ValueError"]}]}'
-        asked = await _body(request, PolicyBody, shape)
+        asked = await typed_body(request, PolicyBody, shape)
         try:
             policy = asked.policy()
         except ConfigurationError as error:
@@ -121,14 +118,6 @@ class ActionHandlers:
 def _log(request: Request, job: WatchedJob, action: str, *details: object) -> None:
     client = "unknown" if request.client is None else request.client.host
     _LOG.warning(f"Job %r, requested by %s: {action}", job.record.snapshot().name, client, *details)
-
-
-async def _body(request: Request, kind: type[B], shape: str) -> B:
-    body = await body_of(request)
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (ValueError, RecursionError) as error:  # the latter: nested too deeply
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"The body is {shape}.") from error
 
 
 def _exception_named(name: str) -> Any:

@@ -69,6 +69,7 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
             Route("/api/jobs/{job}/configuration", handlers.configuration),
             Route("/api/jobs/{job}/states", states.states),
             Route("/api/jobs/{job}/rows", states.rows),
+            Route("/api/jobs/{job}/sql", states.query, methods=["POST"]),
             Route("/api/jobs/{job}/stop", actions.stop, methods=["POST"]),
             Route("/api/jobs/{job}/savepoint", actions.savepoint, methods=["POST"]),
             Route("/api/jobs/{job}/replay", actions.replay, methods=["POST"]),

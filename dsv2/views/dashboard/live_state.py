@@ -6,8 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,9 +17,16 @@ from starlette.responses import Response
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.live_state import ARROW_STREAM, DEFAULT_ROWS, MOST_ROWS, QueryableJob, StateQuery, StateResult
 from dsv2.views.dashboard.jobs import Board
-from dsv2.views.dashboard.responses import job_of, json_response
+from dsv2.views.dashboard.responses import job_of, json_response, typed_body
 
 _MOST_DIGITS = 9
+
+
+class QueryBody(msgspec.Struct):
+    """The body of a query. ``query``: SQL. ``limit``: The maximum number of rows."""
+
+    query: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)] = DEFAULT_ROWS
 
 
 class StateHandlers:
@@ -46,6 +54,13 @@ class StateHandlers:
             return _result(request, await _answer(lambda: job.read_state(query)))
         async with self._searching:
             return _result(request, await _answer(lambda: job.read_state(query)))
+
+    async def query(self, request: Request) -> Response:
+        """Answer with the result of a query in SQL."""
+        job = self._queryable(request)
+        asked = await typed_body(request, QueryBody, '{"query": "SELECT ...", "limit": 100}')
+        async with self._searching:
+            return _result(request, await _answer(lambda: job.query_states(asked.query, asked.limit)))
 
     def _queryable(self, request: Request) -> QueryableJob:
         if not self._has_token:

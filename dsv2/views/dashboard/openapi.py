@@ -11,6 +11,7 @@ import msgspec
 from dsv2.jobs.live_state import ARROW_STREAM, DEFAULT_ROWS, MOST_ROWS, StateInfo
 from dsv2.version import __version__
 from dsv2.views.dashboard.actions import PolicyBody, ReplayBody, SavepointBody
+from dsv2.views.dashboard.live_state import QueryBody
 
 _Json: TypeAlias = Mapping[str, Any]
 
@@ -20,6 +21,7 @@ _BODIES: Mapping[str, tuple[str, type | None]] = {
     "replay": ("Process dead letters again. The job begins again from its checkpoint", ReplayBody),
     "error-policy": ("Change an error policy. The job begins again from its checkpoint", PolicyBody),
 }
+_TYPES = (StateInfo, QueryBody, SavepointBody, ReplayBody, PolicyBody)
 _TEXT: Final = {"type": "string"}
 _STATUSES = ["starting", "running", "restarting", "finished", "stopped", "failed", "stored"]
 _JOB = {
@@ -38,7 +40,7 @@ _ROWS = {
     "properties": {
         "batch_id": {"type": "integer", "description": "The last committed micro-batch"},
         "more": {"type": "boolean", "description": "Whether there are more rows than the limit"},
-        "rows": {"type": "array", "items": {"type": "object", "required": ["subtask"]}},
+        "rows": {"type": "array", "items": {"type": "object"}},
     },
 }
 _MESSAGE = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
@@ -46,10 +48,8 @@ _MESSAGE = {"type": "object", "required": ["message"], "properties": {"message":
 
 def description() -> _Json:
     """Return the description."""
-    schemas, components = msgspec.json.schema_components(
-        [StateInfo, SavepointBody, ReplayBody, PolicyBody], ref_template="#/components/schemas/{name}"
-    )
-    reference = dict(zip((StateInfo, SavepointBody, ReplayBody, PolicyBody), schemas, strict=True))
+    schemas, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    reference = dict(zip(_TYPES, schemas, strict=True))
     states = {"type": "array", "items": reference[StateInfo]}
     rows = {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}}
     paths: dict[str, _Json] = {
@@ -59,6 +59,9 @@ def description() -> _Json:
             "get": _operation("Rows of a state", _ROWS, [_job(), *_of_rows()], (400, 403, 501), rows)
         },
     }
+    query = _operation("The result of a query in SQL", _ROWS, [_job()], (400, 403, 408, 413, 501), rows)
+    query["requestBody"] = {"required": True, "content": _content(reference[QueryBody])}
+    paths["/api/jobs/{job}/sql"] = {"post": query}
     for action, (summary, kind) in _BODIES.items():
         operation = _operation(summary, _MESSAGE, [_job()], (400, 403, 408, 413))
         if action == "stop":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -12,6 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from dsv2.views.dashboard.jobs import Board, WatchedJob
+
+B = TypeVar("B", bound=msgspec.Struct)
 
 _LARGEST_BODY = 10_000
 _BODY_SECONDS = 10.0  # in which the body of a request must arrive
@@ -57,7 +60,7 @@ def job_of(board: Board, request: Request) -> WatchedJob:
     return job
 
 
-async def body_of(request: Request) -> bytes:
+async def _body_of(request: Request) -> bytes:
     """Return the body of a request."""
     body = b""
     try:
@@ -69,3 +72,12 @@ async def body_of(request: Request) -> bytes:
     except (TimeoutError, ClientDisconnect):
         raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from None
     return body
+
+
+async def typed_body(request: Request, kind: type[B], shape: str) -> B:
+    """Return the body of a request. ``shape``: An example, for the error."""
+    body = await _body_of(request)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (ValueError, RecursionError) as error:  # the latter: nested too deeply
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"The body is {shape}.") from error

@@ -444,6 +444,29 @@ def test_requests_without_the_client(jobs: Jobs) -> None:
     assert asked("states", {"Authorization": "Bearer x"})[0] == 401
 
 
+def test_queries_in_sql(jobs: Jobs) -> None:
+    jobs.start(orders_of(*range(10)))
+    client = jobs.client()
+    joined = 'FROM kept."lives/long" lives JOIN kept.total USING (key) JOIN kept.total again USING (key)'
+    found = client.sql(f"SELECT sum(lives.value) AS amount, sum(total.value.number) AS number {joined} WHERE key > 5")
+    assert found.to_pylist() == [{"amount": 30, "number": 4}]
+    assert found.schema.metadata[b"batch_id"]
+    assert client.sql("SELECT count(*) AS n FROM kept.never WHERE key IS NOT NULL").to_pylist() == [{"n": 0}]
+    limited = client.sql("SELECT key FROM kept.total ORDER BY key DESC", limit=2)
+    assert (limited["key"].to_pylist(), limited.schema.metadata[b"more"]) == ([9, 8], b"true")
+    for query, message in {
+        "DELETE FROM kept.total": "Give one SELECT",
+        "SELECT 1; SELECT 2": "Give one SELECT",
+        "SELECT": "Give one SELECT",
+        "SELECT * FROM kept.other": 'There is no state kept.other. There are: .*"lives/long"',
+        "SELECT * FROM read_text('/etc/passwd')": "file system operations are disabled",
+        "SELECT * FROM joined": "Table with name joined does not exist",
+        "COPY (SELECT 1) TO '/tmp/x'": "Give one SELECT",
+    }.items():
+        with pytest.raises(ConfigurationError, match=message):
+            client.sql(query)
+
+
 def test_state_requires_a_token(tmp_path: Path) -> None:
     settings = Dashboard(0)
     env = ExecutionEnvironment.get_instance("local")
