@@ -60,8 +60,8 @@ def _new(arguments: argparse.Namespace) -> Report:
     for target, template in _FILES.items():
         file = folder / Template(target).substitute(names)
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = "" if template is None else (templates / template).read_text("utf-8")
-        file.write_text(Template(text).substitute(names), "utf-8")
+        text = "" if template is None else (templates / template).read_text(encoding="utf-8")
+        file.write_text(Template(text).substitute(names), encoding="utf-8")
     job = f"{package}.jobs:totals"
     steps = [f"cd {name}", "pip install --editable . --group test", f"dsv2 check {job}", "pytest", f"dsv2 run {job}"]
     return Report([f"{name} has a project. Next:", *(f"  {step}" for step in steps)])

@@ -66,6 +66,7 @@ CLIENTS = {
     "delta": {"deltalake", "pyarrow"},
     "files": {"pyarrow"},
     "formats": {"confluent_kafka", "fastavro", "google"},
+    "http": {"urllib3"},
     "iceberg": {"pyarrow", "pyiceberg"},
     "kafka": {"confluent_kafka"},
     "lakehouse": {"pyarrow"},

@@ -13,6 +13,7 @@ import pytest
 import dsv2.arrow
 import dsv2.connectors.delta
 import dsv2.connectors.files
+import dsv2.connectors.http
 import dsv2.connectors.iceberg
 import dsv2.connectors.kafka
 import dsv2.connectors.postgres
@@ -33,7 +34,7 @@ from tests.support import NoRows
 TEXT = (ROOT / "docs" / "runtimes.md").read_text()
 MODULES = (
     dsv2.arrow, dsv2.sinks, dsv2.sources, dsv2.testing, dsv2.connectors.files, dsv2.connectors.kafka,
-    dsv2.connectors.postgres, dsv2.connectors.sql, dsv2.connectors.redis, dsv2.connectors.delta,
+    dsv2.connectors.postgres, dsv2.connectors.sql, dsv2.connectors.redis, dsv2.connectors.delta, dsv2.connectors.http,
     dsv2.connectors.iceberg,
 )  # fmt: skip
 
