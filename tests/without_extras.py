@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import dsv2
 from dsv2.aggregates import Key, Sum
 from dsv2.cli import main
-from dsv2.connectors import delta, files, formats, iceberg, kafka, postgres, sql
+from dsv2.client import connect
+from dsv2.connectors import delta, files, formats, iceberg, kafka, postgres, redis, sql
 from dsv2.dead_letters import DeadLetters
 from dsv2.extension.join import Left, Right, join
 from dsv2.jobs import JobHandle
@@ -115,6 +116,7 @@ USES: dict[str, Callable[[], object]] = {
     "FilesSource": lambda: files.FilesSource("s3://bucket/folder", files.text_lines(str)),
     "FileSink": lambda: sink_job(dsv2.FileSink(FOLDER / "out", schema=Sale)),
     "savepoint": lambda: running_job().savepoint(FOLDER / "savepoint"),
+    "dsv2.client": lambda: connect("http://localhost:1"),
     # clients
     "KafkaSource": lambda: kafka.KafkaSource("server", topics="t", decode=ANY),
     "KafkaSink": lambda: kafka.KafkaSink("server", topic="t", value=bytes),
@@ -122,6 +124,8 @@ USES: dict[str, Callable[[], object]] = {
     "PostgresSink": lambda: postgres.PostgresSink("postgresql://h", "t", ["a"]),
     "SqlSource": lambda: sql.SqlSource("sqlite://", "t", ["a"], tuple, by="a"),
     "SqlSink": lambda: sql.SqlSink("sqlite://", "t", ["a"]),
+    "RedisSource": lambda: redis.RedisSource("redis://h", streams=["s"], decode=ANY),
+    "RedisSink": lambda: redis.RedisSink("redis://h", ANY),
     "DeltaSink": lambda: delta.DeltaSink(FOLDER / "delta", Sale),
     "IcebergSink": lambda: iceberg.IcebergSink("d.t", Sale),
     "AvroDecoder": lambda: formats.AvroDecoder(int, schema='"long"'),
