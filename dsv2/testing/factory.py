@@ -10,12 +10,12 @@ from typing import Any, Self, Unpack, overload
 from dsv2.base.type_variables import IN, IN1, IN2, OUT, OUT1, OUT2
 from dsv2.functions import (
     OneInput,
-    ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import WaitForBroadcast
+from dsv2.spi import TwoInputDeclaration
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.harness import Harness, HarnessOptions
 from dsv2.testing.harnesses import (
@@ -25,9 +25,10 @@ from dsv2.testing.harnesses import (
     TwoOutputHarness,
 )
 
-_HARNESSES: dict[type[ProcessFunction], Callable[..., Harness]] = {
+_HARNESSES: dict[type, Callable[..., Harness]] = {
     TwoOutputStreamProcessFunction: TwoOutputHarness,
     TwoInputNonBroadcastStreamProcessFunction: TwoInputNonBroadcastHarness,
+    TwoInputDeclaration: TwoInputNonBroadcastHarness,
     TwoInputBroadcastStreamProcessFunction: TwoInputBroadcastHarness,
 }
 

@@ -10,6 +10,7 @@ import pytest
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
+from dsv2.extension.join import Left, Right, join
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -18,6 +19,7 @@ from dsv2.functions import (
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import (
     EndOfInput,
+    HarnessFactory,
     IdleStatus,
     ManualClock,
     OneInputHarness,
@@ -400,3 +402,12 @@ def test_clock_that_advances_by_itself() -> None:
     assert [clock.now_ms(), clock.now_ms()] == [10, 15]
     clock.advance(ms(100))
     assert clock.now_ms() == 120
+
+
+def test_factory_takes_a_declared_join() -> None:
+    sales = join(Sale, left_records=Sale, right_records=Sale, product=Left("product"), amount=Right("amount"))
+    with HarnessFactory(ManualClock()) as harness:
+        joined = harness(sales, first_key=product_of, second_key=product_of)
+        joined.first_input.push(Sale("tea", 1))
+        joined.second_input.push(Sale("tea", 2))
+        assert joined.output.records == [Sale("tea", 2)]
