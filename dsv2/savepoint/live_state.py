@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST_NS = 30_000_000_000  # the files of a state that is being read cannot be deleted
-_ROWS_BETWEEN_PAUSES = 256
+_LEAST_WORK_NS = 1_000_000
+_REST = 3  # times as long as the work before it
+_ROWS_AT_ONCE = 64
 _MOST_ROWS_OF_SQL = 1_000_000  # of a state, which is in memory
-_PAUSE_SECONDS = 0.001  # so that the thread of the job waits for the interpreter less often
 
 
 class CommittedState(Protocol):
@@ -248,7 +249,11 @@ class LiveState:
         layout = SavepointTable.of(table_id, "", rows[0], self._program, codec)
         if layout.value is None and rows[0].kind is RowKind.EXPIRING:  # readers have no use for the expiry
             rows = [row._replace(value=codec.dumps(without_expiry(_loaded(row.value, codec)))) for row in rows]
-        table = pa.Table.from_batches([layout.batch(rows, codec)]).select(layout.shown_columns)
+        batches, pace = [], _Pace()
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            batches.append(layout.batch(rows[first : first + _ROWS_AT_ONCE], codec))
+            pace.rest()
+        table = pa.Table.from_batches(batches).combine_chunks().select(layout.shown_columns)
         if query.key is not None and layout.value is not None and table["value"].null_count:
             value = _loaded(rows[0].value, codec)
             if (without_expiry(value) if rows[0].kind is RowKind.EXPIRING else value) is not None:
@@ -284,15 +289,29 @@ def _is_between(key: Any, start: Any, stop: Any) -> bool:
         raise ConfigurationError(f"Keys such as {shorten(key)} have no order, so there is no range of them.") from error
 
 
+class _Pace:
+    """Lets a search rest, so that the thread of the job seldom waits for the interpreter."""
+
+    def __init__(self) -> None:
+        self._began = self._rested = elapsed_ns()
+
+    def rest(self) -> None:
+        """Called often. Raises ``JobError`` if the search takes too long."""
+        worked = elapsed_ns() - self._rested
+        if worked < _LEAST_WORK_NS:
+            return
+        time.sleep(_REST * worked / 1e9)
+        self._rested = elapsed_ns()
+        if self._rested - self._began > _LONGEST_NS:
+            raise JobError(
+                f"The state is too large to be searched while the job runs: it takes more than "
+                f"{_LONGEST_NS // 10**9} s. Read single keys, or take a savepoint and read its files."
+            )
+
+
 def _in_time(rows: Iterable[StateRow]) -> Iterator[StateRow]:
-    """Pass rows on with pauses. Raises ``JobError`` if it takes too long."""
-    began = elapsed_ns()
-    for number, row in enumerate(rows, 1):
+    """Pass rows on at a slow pace."""
+    pace = _Pace()
+    for row in rows:
         yield row
-        if not number % _ROWS_BETWEEN_PAUSES:
-            time.sleep(_PAUSE_SECONDS)
-            if elapsed_ns() - began > _LONGEST_NS:
-                raise JobError(
-                    f"The state is too large to be searched while the job runs: it takes more than "
-                    f"{_LONGEST_NS // 10**9} s. Read single keys, or take a savepoint and read its files."
-                )
+        pace.rest()
