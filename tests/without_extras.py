@@ -100,7 +100,6 @@ USES: dict[str, Callable[[], object]] = {
     ),
     "csv_records": lambda: files.csv_records(Sale),
     "parquet_records": lambda: files.parquet_records(Sale),
-    "connect": lambda: import_module("dsv2.client").connect("http://127.0.0.1:1", token="a-token"),
     "JobClient.sql": lambda: import_module("dsv2.savepoint.state_sql").query_tables("SELECT 1", {}, 1),
     # arrow or nothing: the same results one by one
     "aggregate": lambda: results(lambda sales: sales.aggregate(Sale, Sale, product=Key(), amount=Sum("amount"))),

@@ -33,7 +33,6 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
             "FileSink",
             "savepoint",
             "dsv2.client",
-            "connect",
         ),
     ),
     "kafka": (("confluent_kafka",), ("KafkaSource", "KafkaSink")),
