@@ -1,4 +1,4 @@
-"""``KafkaSink`` and ``PostgresSink`` on real servers: what readers see after repeated, refused and rescaled batches."""
+"""``KafkaSink`` and ``PostgresSink`` on real servers: micro-batches that are refused, and their errors."""
 
 from __future__ import annotations
 
@@ -71,27 +71,6 @@ def output(request: pytest.FixtureRequest) -> Output:
     return to_postgres(request.getfixturevalue("postgres_server"))
 
 
-def test_repeated_batch_is_written_once(output: Output) -> None:
-    output.begin(0)
-    output.write(0, 1)
-    output.write(0, 2, subtask=1)
-    output.write(1, 3)
-    output.begin(1)  # the job restarts: subtask 0 had committed its part, subtask 1 had not
-    output.write(1, 3)
-    output.write(1, 4, subtask=1)
-    output.write(2, 5)
-    output.write(1, 3)  # a very late attempt
-    assert output.numbers() == [1, 2, 3, 4, 5]
-
-
-def test_another_job_or_sink_is_no_repeat(output: Output) -> None:
-    for number, (job, uid) in enumerate((("a", "out"), ("b", "out"), ("a", "other"))):
-        info = SinkInfo(f"{output.job}-{job}", uid, 2, RUN)
-        output.sink.begin(info, 0)
-        output.sink.write(SinkBatch(info, 0, 0, iter([RecordBatch([number])])))
-    assert output.numbers() == [0, 1, 2]
-
-
 def test_batches_of_another_history_are_refused(output: Output) -> None:
     """The job was at micro-batch 2 when an older checkpoint was restored."""
     first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
@@ -111,18 +90,6 @@ def test_batches_of_another_history_are_refused(output: Output) -> None:
         output.write(2, 4, run=first)  # by a driver that was suspended while another one continued
     output.begin(2, run=SinkRunInfo("c", 2, ("b",)))
     assert output.numbers() == [1, 2, 3, 4]
-
-
-def test_another_parallelism_after_a_complete_batch(output: Output) -> None:
-    output.begin(0)
-    output.write(0, 1)
-    output.write(0, 2, subtask=1)
-    output.begin(1, parallelism=3)
-    for subtask in range(3):
-        output.write(1, 10 + subtask, subtask, parallelism=3)
-    output.begin(2, parallelism=1)
-    output.write(2, 20, parallelism=1)
-    assert output.numbers() == [1, 2, 10, 11, 12, 20]
 
 
 def test_another_parallelism_within_a_batch_is_refused(output: Output) -> None:
