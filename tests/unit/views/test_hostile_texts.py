@@ -160,6 +160,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "state export": [["{savepoint}", "none\x1b[2J", "text", "{other}.parquet"]],
     "dead-letters show": [["{checkpoint}"], ["{checkpoint}", "0"], ["{checkpoint}", "0", "--json"]],
     "dead-letters replay": [["{checkpoint}", "no\x1b[2J"], ["{checkpoint}", "--all"]],
+    "new": [["no\x1b[2J"]],
     "files show": [["{files}"], ["{files}\x1b[2J"]],
     "files truncate": [["{files}\x1b[2J", "--after", "0"]],
     "files clean": [["{files}"], ["{files}\x1b[2J"]],
