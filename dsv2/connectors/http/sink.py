@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -11,7 +12,7 @@ from msgspec.json import Encoder
 
 from dsv2.base.secrets import ClientOptions, hide
 from dsv2.base.type_variables import T
-from dsv2.checks.arguments import check_at_least_one, check_whole_number
+from dsv2.checks.arguments import as_milliseconds, check_at_least_one, check_whole_number
 from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.sinks import ParallelSink, SinkBatch
@@ -49,7 +50,7 @@ class HttpSink(ParallelSink[T], Generic[T]):
         headers: Mapping[str, str] | None = None,
         records_per_request: int = 100,
         retries: int = 10,
-        timeout_seconds: float = 30,
+        timeout: timedelta = timedelta(seconds=30),
     ) -> None:
         """Create the sink.
 
@@ -63,7 +64,7 @@ class HttpSink(ParallelSink[T], Generic[T]):
                 does not change within a micro-batch.
             retries: How often a request is repeated if there is no connection, or the status is 408, 425, 429, 500,
                 502, 503 or 504. Pauses grow from 0.1 to 10 seconds, unless a response has ``Retry-After``.
-            timeout_seconds: The time limit for a connection, and for a response.
+            timeout: The time limit for a connection, and for a response.
 
         Raises:
             ConfigurationError: An argument is invalid, or urllib3 is not installed.
@@ -81,7 +82,7 @@ class HttpSink(ParallelSink[T], Generic[T]):
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         self._records_per_request = records_per_request
         self._retries = retries
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = as_milliseconds(timeout, "timeout", at_least=1) / 1000
 
     def __repr__(self) -> str:
         return f"HttpSink({self._method} {without_password(self._url)})"
