@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import cloudpickle
 
+from dsv2.base.clock import SystemClock
 from dsv2.base.type_variables import T
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import Dsv2Error
@@ -194,7 +195,7 @@ class SinkTestSuite(ConnectorTestSuite, Generic[T]):
 
     def _run_unreachable(self) -> None:
         sink = self.create_unreachable_sink()
-        run_job(lambda env: self._add_job(env, [self.record_of("a")], sink=sink))
+        run_job(lambda env: self._add_job(env, [self.record_of("a")], sink=sink), clock=SystemClock())
 
     def _add_job(self, env: ExecutionEnvironment, items: Iterable[T | Stop], **options: Any) -> None:
         records = env.from_source(TestSource(items)).with_uid("source")

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Generic
 from unittest import SkipTest
 
+from dsv2.base.clock import SystemClock
 from dsv2.base.type_variables import T
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import UserFunctionError
@@ -229,7 +230,8 @@ class SourceTestSuite(ConnectorTestSuite, Generic[T]):
         return ("a system that does not answer", self._run_unreachable), ("an undecodable value", self._run_undecodable)
 
     def _run_unreachable(self) -> None:
-        run_job(partial(self._add_job, ledger=Ledger(), source=self.create_unreachable_source()))
+        source = self.create_unreachable_source()
+        run_job(partial(self._add_job, ledger=Ledger(), source=source), clock=SystemClock())  # it waits for a while
 
     def _run_undecodable(self) -> None:
         self.add_undecodable(0)

