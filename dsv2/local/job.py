@@ -64,7 +64,7 @@ class LocalJob(ThreadJob, NotebookHandle):
         self._policies: dict[str, ErrorPolicy] = {}  # others than those of the program, by uid
         self._before: JobProgress | None = None  # when it was restarted last
         self._has_own_thread = False
-        self._states: tuple[JobStart, LiveState] | None = None  # of the last run of which they were read
+        self._states: tuple[JobStart, LiveState] | None = None  # of the last run whose state was read
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""

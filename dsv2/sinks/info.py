@@ -39,6 +39,11 @@ class SinkInfo:
     parallelism: int
     run: SinkRunInfo = SinkRunInfo()
 
+    @property
+    def name(self) -> str:
+        """The job and the uid, by which an external system knows the sink."""
+        return f"{self.job_id}/{self.uid}"
+
     def is_written(self, batch_id: int, last: int, run_id: str) -> bool:
         """Return whether the sink has written a micro-batch already.
 

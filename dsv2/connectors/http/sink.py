@@ -99,7 +99,7 @@ class HttpSink(ParallelSink[T], Generic[T]):
 
         records = (record for part in batch.batches for record in part.rows())
         info = batch.info
-        name = f"{info.job_id}/{info.uid}/{info.parallelism}/{batch.subtask}/{batch.batch_id}"
+        name = f"{info.name}/{info.parallelism}/{batch.subtask}/{batch.batch_id}"
         with urllib3.PoolManager(retries=self._retry(), timeout=self._timeout_seconds) as pool:
             for number, some in enumerate(self._requests(records)):
                 body = self._body(some)

@@ -128,7 +128,7 @@ class LakehouseSink(DriverSink[T], Generic[T]):
             if self._is_written(info, batch_id):
                 return
             try:
-                table.commit(changes, self._key, _name_of(info), Written(batch_id, _number_of(info.run.run_id)))
+                table.commit(changes, self._key, info.name, Written(batch_id, _number_of(info.run.run_id)))
             except ConflictError:
                 continue
             table.after_commit(batch_id)
@@ -164,15 +164,11 @@ class LakehouseSink(DriverSink[T], Generic[T]):
         return RowWriter(self._schema, self._key, self._row, self._deletes, repr(self))
 
     def _is_written(self, info: SinkInfo, batch_id: int) -> bool:
-        written = self._table.written(_name_of(info))
+        written = self._table.written(info.name)
         if written is None:
             return False
         known = {_number_of(run): run for run in (*info.run.earlier, info.run.run_id)}
         return info.is_written(batch_id, written.batch_id, known.get(written.run, ""))
-
-
-def _name_of(info: SinkInfo) -> str:
-    return f"{info.job_id}/{info.uid}"
 
 
 def _number_of(run_id: str) -> int:

@@ -32,10 +32,6 @@ class BatchLedger:
     table: str
     info: SinkInfo
 
-    @property
-    def _sink(self) -> str:
-        return f"{self.info.job_id}/{self.info.uid}"
-
     def begin(self, batch_id: int) -> None:
         """Check that ``batch_id`` can be written exactly once. Called on the driver when a run begins.
 
@@ -60,7 +56,9 @@ class BatchLedger:
         with connection.transaction():
             _, before, _ = self._locked(connection, _SINK_ITSELF, "FOR UPDATE")
             entries = self._statement("SELECT batch, run FROM {} WHERE sink = $1 AND subtask >= 0")
-            written = [self.info.is_written(batch_id, *entry) for entry in connection.execute(entries, [self._sink])]
+            written = [
+                self.info.is_written(batch_id, *entry) for entry in connection.execute(entries, [self.info.name])
+            ]
             if before == self.info.parallelism:
                 return
             if any(written):
@@ -98,11 +96,11 @@ class BatchLedger:
     def _locked(self, connection: Connection, subtask: int, lock: str) -> tuple[int, int, str]:
         """Lock the entry of ``subtask``, which is created if needed. Returns its batch, parallelism and run id."""
         query = self._statement(f"SELECT batch, parallelism, run FROM {{}} WHERE sink = $1 AND subtask = $2 {lock}")
-        entry = connection.execute(query, [self._sink, subtask]).fetchone()
+        entry = connection.execute(query, [self.info.name, subtask]).fetchone()
         if entry is None:
             insert = self._statement("INSERT INTO {} VALUES ($1, $2, -1, $3, $4) ON CONFLICT DO NOTHING")
-            connection.execute(insert, [self._sink, subtask, self.info.parallelism, self.info.run.run_id])
-            entry = connection.execute(query, [self._sink, subtask]).fetchone()
+            connection.execute(insert, [self.info.name, subtask, self.info.parallelism, self.info.run.run_id])
+            entry = connection.execute(query, [self.info.name, subtask]).fetchone()
         assert entry is not None
         return entry[0], entry[1], entry[2]
 
@@ -110,7 +108,7 @@ class BatchLedger:
         update = self._statement(
             "UPDATE {} SET batch = $1, parallelism = $2, run = $3 WHERE sink = $4 AND subtask = $5"
         )
-        connection.execute(update, [batch_id, self.info.parallelism, self.info.run.run_id, self._sink, subtask])
+        connection.execute(update, [batch_id, self.info.parallelism, self.info.run.run_id, self.info.name, subtask])
 
     def _statement(self, text: str) -> sql.Composed:
         return statement(text, named(self.table))

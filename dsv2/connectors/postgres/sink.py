@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.type_variables import T
 from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter, parse_table_name
-from dsv2.errors import ConfigurationError
+from dsv2.connectors.row_arguments import check_columns_of, check_key_of
 from dsv2.model.resource import Resource
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
@@ -58,14 +58,8 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         Raises:
             ConfigurationError: An argument is invalid, or the client library is not installed.
         """
-        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-            raise ConfigurationError(f"columns of PostgresSink must be a list of distinct names, got {columns!r}.")
-        if unknown := [name for name in key if name not in columns]:
-            raise ConfigurationError(
-                f"The key of PostgresSink must be among its columns, but {', '.join(unknown)} is not."
-            )
-        if deletes is not None and not key:
-            raise ConfigurationError("PostgresSink deletes rows by key. Pass a key, or omit deletes.")
+        check_columns_of("PostgresSink", columns)
+        check_key_of("PostgresSink", columns, key, deletes=deletes is not None)
         for name in (table, batch_table):
             parse_table_name(name)
         self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.type_variables import T
+from dsv2.connectors.row_arguments import check_columns_of, check_key_of
 from dsv2.connectors.sql.database import Database
 from dsv2.connectors.sql.values import check_rows
 from dsv2.errors import ConfigurationError, JobError
@@ -64,12 +65,8 @@ class SqlSink(DriverSink[T], Generic[T]):
         Raises:
             ConfigurationError: An argument is invalid, or SQLAlchemy or the driver is not installed.
         """
-        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-            raise ConfigurationError(f"columns of SqlSink must be a list of distinct names, got {columns!r}.")
-        if unknown := [name for name in key if name not in columns]:
-            raise ConfigurationError(f"The key of SqlSink must be among its columns, but {', '.join(unknown)} is not.")
-        if deletes is not None and not key:
-            raise ConfigurationError("SqlSink deletes rows by key. Pass a key, or omit deletes.")
+        check_columns_of("SqlSink", columns)
+        check_key_of("SqlSink", columns, key, deletes=deletes is not None)
         self._database = Database("SqlSink", url, options or {})
         if key and self._database.dialect not in _WITH_UPSERT:
             raise ConfigurationError(
@@ -97,7 +94,7 @@ class SqlSink(DriverSink[T], Generic[T]):
         with self._database.errors(f"Cannot use table {self._batch_table}"), self._database.engine.begin() as opened:
             self._ledger.create(opened)
             self._ledger.is_written(opened, info, batch_id)
-        assert self._table is not None  # it is inspected
+        self._statement()  # inspects the table
 
     def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         if not any(map(len, batches)):
@@ -211,7 +208,7 @@ class SqlLedger:
 
     def note(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> None:
         """Note that a micro-batch is written. Of two transactions that do so at once, one fails."""
-        new = {"sink": _name_of(info), "batch": batch_id, "run": info.run.run_id}
+        new = {"sink": info.name, "batch": batch_id, "run": info.run.run_id}
         entry = self._entry(opened, info)
         if entry is None:
             self._execute(opened, f"INSERT INTO {self._name} (sink, batch, run) VALUES (:sink, :batch, :run)", **new)
@@ -228,14 +225,10 @@ class SqlLedger:
 
     def _entry(self, opened: sa.Connection, info: SinkInfo) -> tuple[int, str] | None:
         query = f"SELECT batch, run FROM {self._name} WHERE sink = :sink"
-        found = self._execute(opened, query, sink=_name_of(info)).mappings().one_or_none()
+        found = self._execute(opened, query, sink=info.name).mappings().one_or_none()
         return None if found is None else (int(found["batch"]), str(found["run"]))
 
     def _execute(self, opened: sa.Connection, text: str, **values: Any) -> sa.CursorResult[Any]:
         import sqlalchemy as sa
 
         return opened.execute(sa.text(text), values)
-
-
-def _name_of(info: SinkInfo) -> str:
-    return f"{info.job_id}/{info.uid}"

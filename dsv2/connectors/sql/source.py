@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic
 from dsv2.base.record_position import SplitName
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_whole_number
+from dsv2.connectors.row_arguments import check_columns_of
 from dsv2.connectors.sql.database import Database
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.errors import JobError
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
         Raises:
             ConfigurationError: An argument is invalid, or SQLAlchemy or the driver is not installed.
         """
-        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-            raise ConfigurationError(f"columns of SqlSource must be a list of distinct names, got {columns!r}.")
+        check_columns_of("SqlSource", columns)
         check_whole_number(rows_per_batch, "rows_per_batch")
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)

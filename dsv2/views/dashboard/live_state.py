@@ -34,7 +34,7 @@ class StateHandlers:
 
     Args:
         board: The jobs.
-        has_token: Whether the server requires a token. Without one, nobody can read state.
+        has_token: Whether the server requires a token. Without one, requests for state are refused.
     """
 
     def __init__(self, board: Board, *, has_token: bool) -> None:

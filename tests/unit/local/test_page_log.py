@@ -71,7 +71,7 @@ def test_pinned_transactions_stay_as_they_are(tmp_path_factory: pytest.TempPathF
         writer.change()
         writer.commit()
         writer.log.mark()
-    assert len(list(writer.folder.iterdir())) < segments, "nobody needs them any more"
+    assert len(list(writer.folder.iterdir())) < segments, "segments without readers are deleted"
 
 
 def test_log_does_not_grow_without_limit(tmp_path: Path) -> None:
