@@ -54,7 +54,7 @@ FORMATS: dict[str, tuple[bytes, FileFormat[Sale]]] = {
 def read(
     folder: Path, file_format: FileFormat[Sale], letters: CollectSink[Any] | None = None, **options: Any
 ) -> list[Sale]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1 << 16]))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1 << 13]))
     found = CollectSink[Sale]()
     sales = env.from_source(FilesSource(folder, file_format)).with_uid("in")
     if letters is not None:
