@@ -20,8 +20,9 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,7 @@ from dsv2.runtime.state.page_budget import PageBudget
 _WORKERS = "workers-"
 _LOCK = f"{LOCAL_FILES}/lock"
 _NOTHING = object()
+_ATTEMPTS = 5
 _RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
 
 
@@ -104,6 +106,8 @@ class LocalCheckpoint:
         self._lock: IO[bytes] | None = None
         self._noted: dict[str, object] = {}  # the fields of the last micro-batch that this process has written
         self._read: list[PageLog] = []  # logs of workers
+        self._followed: dict[str, PageLog] = {}  # those that other threads read while workers write them, by folder
+        self._following = threading.Lock()
         self.workers: StoredWorkers | None = None
         """The logs of the worker processes of this run. None: there are no such processes."""
 
@@ -112,9 +116,36 @@ class LocalCheckpoint:
         logs = self._open_worker_logs() or [self._log]
         return [subtask for log in logs for subtask in stored_subtasks(log)]
 
-    def pinned(self) -> AbstractContextManager[PinnedPages]:
-        """Give another thread access to the pages of the last micro-batch, see ``PageLog.pinned``."""
-        return self._log.pinned()
+    @contextmanager
+    def pinned(self) -> Iterator[tuple[int, list[PinnedPages]]]:
+        """Give another thread access to the last micro-batch: its number, or -1, and the pages of each process.
+
+        See ``PageLog.pinned``. Raises ``FileNotFoundError`` if the job is started again meanwhile.
+        """
+        with ExitStack() as stack:
+            for left in reversed(range(_ATTEMPTS)):
+                own = stack.enter_context(self._log.pinned())
+                try:
+                    pages = self._pin_workers(stack, own) or [own]
+                    break
+                except (CorruptDataError, FileNotFoundError):  # a worker has begun a segment, or deleted one
+                    if not left:
+                        raise
+            yield int(own.notes.get("batch_id", -1)), pages
+
+    def _pin_workers(self, stack: ExitStack, own: PinnedPages) -> list[PinnedPages]:
+        workers = _workers_in(own.notes)
+        if workers is None:
+            return []
+        with self._following:
+            return [stack.enter_context(self._follow(place).pinned()) for place in self._places(workers, own.notes)]
+
+    def _follow(self, place: LogPlace) -> PageLog:
+        log = self._followed.get(place.folder)
+        if log is None or place.batch_id is None or not log.follow(place.batch_id):
+            log = self._followed[place.folder] = open_log(place, durable=False, writes=False)
+        log.close()  # it opens its files again when it follows
+        return log
 
     @property
     def lock(self) -> int:
@@ -128,34 +159,31 @@ class LocalCheckpoint:
         They are new ones if the number of processes has changed. The former ones are deleted when the first
         micro-batch has been stored.
         """
-        stored = self._stored_workers()
+        stored = _workers_in(self._log.notes)
         if stored is not None and stored.count == count:
             self.workers = stored
-            return self._places(stored)
+            return self._places(stored, self._log.notes)
         kept = None if stored is None else stored.folder
         folder = next(name for number in itertools.count() if (name := f"{_WORKERS}{number}") != kept)
         shutil.rmtree(self._place(folder), ignore_errors=True)  # of a process that died before it had stored anything
         self.workers = StoredWorkers(folder, count)
-        return [LogPlace(place.folder) for place in self._places(self.workers)]
+        return [LogPlace(place.folder) for place in self._places(self.workers, self._log.notes)]
 
     def stored_logs(self) -> StoredLogs:
         """Return the logs with the state after the last micro-batch."""
-        stored = self._stored_workers()
-        logs = [LogPlace(self._place())] if stored is None else self._places(stored)
+        stored = _workers_in(self._log.notes)
+        logs = [LogPlace(self._place())] if stored is None else self._places(stored, self._log.notes)
         return StoredLogs(logs, own=stored == self.workers)
 
     def _open_worker_logs(self) -> list[PageLog]:
-        stored = self._stored_workers()
+        stored = _workers_in(self._log.notes)
         if not self._read and stored is not None:
-            self._read = [open_log(place, durable=False, writes=False) for place in self._places(stored)]
+            places = self._places(stored, self._log.notes)
+            self._read = [open_log(place, durable=False, writes=False) for place in places]
         return self._read
 
-    def _stored_workers(self) -> StoredWorkers | None:
-        note = self._log.notes.get("workers")
-        return None if note is None else msgspec.json.decode(note, type=StoredWorkers | None)
-
-    def _places(self, workers: StoredWorkers) -> list[LogPlace]:
-        batch_id = int(self._log.notes.get("batch_id", b"-1"))
+    def _places(self, workers: StoredWorkers, notes: Mapping[str, bytes]) -> list[LogPlace]:
+        batch_id = int(notes.get("batch_id", b"-1"))
         return [LogPlace(self._place(workers.folder, str(number)), batch_id) for number in range(workers.count)]
 
     def _place(self, *names: str) -> str:
@@ -275,3 +303,8 @@ class LocalCheckpoint:
                 f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a "
                 f"savepoint of it, and start with savepoint=... and a new checkpoint_location."
             )
+
+
+def _workers_in(notes: Mapping[str, bytes]) -> StoredWorkers | None:
+    note = notes.get("workers")
+    return None if note is None else msgspec.json.decode(note, type=StoredWorkers | None)

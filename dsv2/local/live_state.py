@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,6 +11,7 @@ from dsv2.graph import Operator, Plan
 from dsv2.local.execution import JobStart
 from dsv2.local.page_log import PinnedPages
 from dsv2.local.state_pages import StoredSubtask, stored_subtasks
+from dsv2.local.workers.messages import worker_of
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
@@ -19,9 +20,17 @@ from dsv2.savepoint.live_state import LiveState
 
 
 class PinnedState:
-    """The state after a micro-batch (``CommittedState``), in pages that stay as they are."""
+    """The state after a micro-batch (``CommittedState``), in pages that stay as they are.
 
-    def __init__(self, pages: PinnedPages, plan: Plan, codec: Codec) -> None:
+    Args:
+        batch_id: The micro-batch.
+        pages: The pages of each process that runs subtasks.
+        plan: The plan of the job.
+        codec: Decodes the state.
+    """
+
+    def __init__(self, batch_id: int, pages: Sequence[PinnedPages], plan: Plan, codec: Codec) -> None:
+        self.batch_id = batch_id
         self._pages = pages
         self._codec = codec
         self._owners: dict[str, tuple[str, Operator]] = {
@@ -30,15 +39,10 @@ class PinnedState:
             for operator in chain
         }
 
-    @property
-    def batch_id(self) -> int:
-        """The micro-batch."""
-        return int(self._pages.notes["batch_id"])
-
     def rows(self, uid: str) -> Iterator[StateRow]:
         """Return the rows of an operator."""
         head, _ = self._owners[uid]
-        for subtask in stored_subtasks(self._pages):
+        for subtask in (one for pages in self._pages for one in stored_subtasks(pages)):
             if subtask.uid == head:
                 yield from (row for _, row in subtask.rows(self._codec, uid))
 
@@ -46,24 +50,21 @@ class PinnedState:
         """Return the rows of a key of an operator, and those of the other keys in its page."""
         head, operator = self._owners[uid]
         index = subtask_of(key, operator.max_parallelism, operator.parallelism)
-        return StoredSubtask(self._pages, head, index).rows_near(self._codec, uid, key)
+        pages = self._pages[worker_of(index, len(self._pages))]
+        return StoredSubtask(pages, head, index).rows_near(self._codec, uid, key)
 
 
 def live_state(start: JobStart) -> LiveState:
     """Return the states of a run.
 
     Raises:
-        ConfigurationError: The job has no checkpoint, or its state is in worker processes.
+        ConfigurationError: The job has no checkpoint.
     """
     plan, name = start.plan, start.plan.job_name
     if start.checkpoint is None:
         raise ConfigurationError(
             f"The job {name!r} has no checkpoint_location, so no micro-batch of it is committed, and its state cannot "
             f"be read."
-        )
-    if start.processes > 1:
-        raise ConfigurationError(
-            f"The state of the job {name!r} is in its worker processes, and can be read from a savepoint only."
         )
     return LiveState(plan, start.begun.record.program, TypeRegistry.of(plan), partial(_pinned, start))
 
@@ -72,12 +73,12 @@ def live_state(start: JobStart) -> LiveState:
 def _pinned(start: JobStart, codec: Codec) -> Iterator[PinnedState]:
     assert start.checkpoint is not None
     try:
-        with start.checkpoint.pinned() as pages:
-            if int(pages.notes.get("batch_id", -1)) < start.begun.batch_id:
+        with start.checkpoint.pinned() as (batch_id, pages):
+            if batch_id < start.begun.batch_id:
                 raise JobError(
                     f"The job {start.plan.job_name!r} has not completed a micro-batch since it started. Ask again."
                 )
-            yield PinnedState(pages, start.plan, codec)
+            yield PinnedState(batch_id, pages, start.plan, codec)
     except FileNotFoundError as error:
         raise JobError(
             f"The job {start.plan.job_name!r} was started again while its state was read. Ask again."

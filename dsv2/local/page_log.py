@@ -132,7 +132,8 @@ class PageLog:
         self._live_bytes = 0
         self._cleaner: Iterator[int] | None = None
         self._emptied: list[int] = []  # segments without pages that are to be deleted
-        self._lock = threading.Lock()  # other threads pin transactions
+        self._end = 0  # of the transactions that were read of the last segment
+        self._lock = threading.RLock()  # other threads pin transactions
         self._pinned: list[PinnedPages] = []
         self.notes: dict[str, bytes] = {}
         """The notes of the last transaction. Empty: there is no transaction."""
@@ -206,11 +207,10 @@ class PageLog:
         """Record that the last transaction is complete. The next one implies it, so this is not forced to the disk."""
         self._append(_Kind.MARK, b"", b"")
         self.others, self.is_marked = [], True
-        with self._lock:
-            if not self._pinned:
-                for segment in self._emptied:
-                    self._files.delete(segment)
-                self._emptied.clear()
+        with self._lock:  # ``pinned`` opens the segments
+            for segment in self._emptied:
+                self._files.delete(segment)
+        self._emptied.clear()
 
     @contextmanager
     def pinned(self) -> Iterator[PinnedPages]:
@@ -241,9 +241,21 @@ class PageLog:
         last = self._files.last
         if last < 0:
             return
-        end = self._recover_transactions(last, self._recover_base(last), accepts)
-        if writes and end < self._files.sizes[last]:
-            self._files.truncate(last, end)
+        self._end = self._recover_transactions(last, self._recover_base(last), accepts)
+        if writes and self._end < self._files.sizes[last]:
+            self._files.truncate(last, self._end)
+
+    def follow(self, batch_id: int) -> bool:
+        """Read what another process has appended since ``recover``, up to a micro-batch.
+
+        Returns whether this is now the last transaction. If not, the log is to be opened again: a segment has begun.
+        """
+        last = self._files.last
+        self._files.find()
+        if self._files.last == last >= 0:
+            with self._lock:
+                self._end = self._recover_transactions(last, self._end, _up_to(batch_id))
+        return self.notes.get(BATCH) == str(batch_id).encode()
 
     @property
     def lacks_segments(self) -> bool:
@@ -465,7 +477,7 @@ class PinnedPages:
     A transaction that follows first keeps here the places of the pages that it changes. So the index is not copied.
 
     Args:
-        files: Reads the segments, which stay until the end.
+        files: Reads the segments.
         maps: The maps, which the log changes.
         notes: The notes of the transaction.
     """
@@ -518,13 +530,17 @@ def open_log(place: LogPlace, *, durable: bool, writes: bool) -> PageLog:
         CorruptDataError: The log is damaged, or lacks the micro-batch.
     """
     log, last = PageLog(place.folder, durable=durable), place.batch_id
-    log.recover(writes=writes, accepts=lambda notes: last is None or int(notes[BATCH]) <= last)
+    log.recover(writes=writes, accepts=_up_to(last))
     if last is not None and log.notes.get(BATCH) != str(last).encode():
         raise CorruptDataError(
             f"{place.folder} is damaged: it does not have micro-batch {last}. Restore the checkpoint from a backup, or "
             f"start from a new checkpoint_location."
         )
     return log
+
+
+def _up_to(batch_id: int | None) -> Callable[[Mapping[str, bytes]], bool]:
+    return lambda notes: batch_id is None or int(notes[BATCH]) <= batch_id
 
 
 def _is_header(start: bytes) -> bool:

@@ -36,8 +36,15 @@ class SegmentFiles:
         self.sizes = dict(sorted(found.items()))
 
     def new_reader(self) -> SegmentFiles:
-        """Return the same segments for another thread, which only reads them."""
-        return SegmentFiles(str(self._folder), durable=False)
+        """Return the same segments for another thread. It reads them even after they have been deleted.
+
+        Raises:
+            FileNotFoundError: Another process has deleted one since ``find``.
+        """
+        reader = SegmentFiles(str(self._folder), durable=False)
+        for segment in [*self.sizes]:
+            reader._file(segment)
+        return reader
 
     def path(self, segment: int) -> Path:
         """Return the path of a segment."""

@@ -170,6 +170,7 @@ class DashboardRuntime:
         listeners = (*options.listeners, job, *metrics)
         try:
             return self._runtime.start(plan, replace(options, listeners=listeners))
-        finally:
+        except BaseException:
             if job.record.snapshot().status is Status.STARTING:  # it was refused
                 board.remove(identifier)
+            raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
@@ -128,10 +129,12 @@ class Jobs(JobListener):
         progress: Set when the last one has completed a micro-batch.
     """
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, processes: int) -> None:
         self.progress = threading.Event()
         self._folder = folder
         self._stack = stack
+
+        self._options = {"checks": False, "processes": processes}
 
     def start(
         self,
@@ -145,7 +148,7 @@ class Jobs(JobListener):
         records_per_batch: int | None = None,
         **options: Any,
     ) -> JobHandle:
-        runtime = LocalRuntime(**{"checks": False, "clock": ManualClock(), **options})
+        runtime = LocalRuntime(clock=ManualClock(), **{**self._options, **options})
         env = ExecutionEnvironment.get_instance(runtime)
         env.set_parallelism(parallelism)
         self.progress.clear()
@@ -172,10 +175,13 @@ class Jobs(JobListener):
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
+def jobs(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     with ExitStack() as stack:
         stack.callback(lambda: server_of(SETTINGS)[0].close())
-        yield Jobs(tmp_path, stack)
+        yield Jobs(tmp_path, stack, processes=getattr(request, "param", 1))
+
+
+with_workers = pytest.mark.parametrize("jobs", [1, 2], indirect=True, ids=["one process", "two processes"])
 
 
 def orders_in(
@@ -247,6 +253,7 @@ def test_keys_of_all_kinds_are_found(tmp_path: Path) -> None:
         server_of(SETTINGS)[0].close()
 
 
+@with_workers
 def test_states_of_all_kinds(jobs: Jobs) -> None:
     jobs.start([Order("a", 3), Order("b", 1), Order("a", 2**62), Order("b", None)])
     client = jobs.client()
@@ -265,6 +272,7 @@ def test_states_of_all_kinds(jobs: Jobs) -> None:
     assert (never.get("a"), never.items(), never.table().column_names) == (None, [], ["subtask", "key", "value"])
 
 
+@with_workers
 def test_columns_are_those_of_a_savepoint(jobs: Jobs, tmp_path: Path) -> None:
     job = jobs.start(orders_of(*"abcdefgh"))
     client = jobs.client()
@@ -295,6 +303,39 @@ def test_reads_see_the_last_committed_micro_batch(jobs: Jobs, restarts: bool) ->
     state = jobs.client().state("kept", ANY)
     assert (len(state.items()), state.get(-1), state.get(39)) == (40, None, 39)
     GATE.opened.set()
+
+
+class BlockingInWorker(Keeping):
+    """Waits in a worker process, after it has changed the state of a negative key."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def process_record(self, record: Order, output: Any, ctx: Any) -> None:
+        super().process_record(record, output, ctx)
+        if record.key < 0:
+            Path(self.folder, "entered").open("wb").close()  # a named pipe: waits for its reader
+            Path(self.folder, "opened").open("rb").close()
+
+
+@pytest.mark.parametrize("jobs", [3], indirect=True)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_reads_see_a_micro_batch_that_all_workers_have_committed(jobs: Jobs, tmp_path: Path, restarts: bool) -> None:
+    for name in ("entered", "opened"):
+        os.mkfifo(tmp_path / name)
+    orders = [*orders_of(*range(40)), *orders_of(*range(40)), Order(-1, 7), *orders_of(*range(40))]
+    function = BlockingInWorker(str(tmp_path))
+    jobs.start(orders, function, records_per_batch=40, checks=restarts, awaited=40, parallelism=6)
+    (tmp_path / "entered").open("rb").close()  # the other two workers complete the third micro-batch meanwhile
+    try:
+        state = jobs.client().state("kept", AMOUNTS)
+        assert dict(state.items()) == {key: [key, key] for key in range(40)}
+        assert (state.get(-1), state.get(39), state.get(5)) == (None, [39, 39], [5, 5])
+    finally:
+        (tmp_path / "opened").open("wb").close()
+    jobs.progress.clear()
+    assert jobs.progress.wait(LONG)
+    assert state.get(-1) == [7]
 
 
 class Gate:
@@ -413,6 +454,7 @@ def test_errors_are_precise(jobs: Jobs) -> None:
         assert TOKEN not in str(raised.value)
 
 
+@with_workers
 def test_state_of_subtasks_has_no_keys(jobs: Jobs) -> None:
     jobs.start(orders_of("a", "b"), Sharing(), checkpoint="shared")
     shared = jobs.client().state("kept", SHARED)
@@ -444,6 +486,7 @@ def test_requests_without_the_client(jobs: Jobs) -> None:
     assert asked("states", {"Authorization": "Bearer x"})[0] == 401
 
 
+@with_workers
 def test_queries_in_sql(jobs: Jobs) -> None:
     jobs.start(orders_of(*range(10)))
     client = jobs.client()

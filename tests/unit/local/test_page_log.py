@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dsv2.errors import CorruptDataError, JobError
 from dsv2.local import page_log
-from dsv2.local.page_log import PageLog, PinnedPages
+from dsv2.local.page_log import LogPlace, PageLog, PinnedPages, open_log
 from tests.log_writer import MAPS, PAGES, Content, Writer, content_of, make_limits_small, opened
 from tests.profiles import examples
 
@@ -65,13 +65,37 @@ def test_pinned_transactions_stay_as_they_are(tmp_path_factory: pytest.TempPathF
             found = {(name, place): pages.stored(name).get(place) for name in MAPS for place in range(PAGES)}
             assert {where: page for where, page in found.items() if page is not None} == content
             assert pages.notes.get("number", b"0") == last
-    segments = len(list(writer.folder.iterdir()))
-    writer.reopen()
-    for _ in range(30):
-        writer.change()
-        writer.commit()
-        writer.log.mark()
-    assert len(list(writer.folder.iterdir())) < segments, "segments without readers are deleted"
+        assert len(list(writer.folder.iterdir())) <= 12, "segments are deleted while they are read"
+
+
+@settings(examples(25))
+@given(st.integers(0, 10**6))
+def test_log_is_followed_by_another_process(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    writer = Writer(tmp_path_factory.mktemp("log"), seed)
+    log = opened(writer.folder, writes=False)
+    followed = 0
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_log, "BATCH", "number")
+        pinned: list[tuple[PinnedPages, Content]] = []
+        for number in range(120):
+            writer.change()
+            writer.commit()
+            if not number % 3:  # the last transaction is only in this log, so the one before it is read
+                content, last = dict(writer.committed), writer.number
+                writer.log.mark()
+                writer.change()
+                writer.commit()
+                if log.follow(last):
+                    followed += 1
+                else:
+                    log = open_log(LogPlace(str(writer.folder), last), durable=False, writes=False)
+                log.close()
+                pinned.append((stack.enter_context(log.pinned()), content))
+            writer.log.mark()
+        for pages, content in pinned:
+            found = {(name, place): pages.stored(name).get(place) for name in MAPS for place in range(PAGES)}
+            assert {where: page for where, page in found.items() if page is not None} == content
+    assert followed
 
 
 def test_log_does_not_grow_without_limit(tmp_path: Path) -> None:
