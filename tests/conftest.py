@@ -22,6 +22,7 @@ from components.class_archive import jvm_options
 from components.fork_server import ForkServer
 from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
+from components.mariadb import MariaDBServer
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.python_path import python_path
@@ -36,7 +37,15 @@ if TYPE_CHECKING:
 
 
 ServerT = TypeVar(
-    "ServerT", KafkaBroker, PostgresServer, PrometheusServer, RedisServer, S3Server, ConnectServer, HdfsCluster
+    "ServerT",
+    KafkaBroker,
+    MariaDBServer,
+    PostgresServer,
+    PrometheusServer,
+    RedisServer,
+    S3Server,
+    ConnectServer,
+    HdfsCluster,
 )
 
 _MAX_CPU_USE_AT_THE_END = 0.3
@@ -48,6 +57,7 @@ _MARKERS = {
     "kafka_broker": "kafka",
     "own_kafka_broker": "kafka",
     "restarted_kafka_broker": "kafka",
+    "mariadb_server": "mariadb",
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
@@ -217,6 +227,7 @@ own_postgres_server = _server(PostgresServer, "function")
 postgres_server_without_decoding = _server(partial(PostgresServer, wal_level="replica"), "function")
 """A database server with default settings, which has no logical decoding."""
 
+mariadb_server = _server(MariaDBServer)
 redis_server = _server(RedisServer)
 s3_server = _server(S3Server)
 hdfs_cluster = _server(HdfsCluster)

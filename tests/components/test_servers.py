@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.kafka import KafkaBroker
+from components.mariadb import MariaDBServer
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.redis import RedisServer
@@ -101,6 +102,13 @@ def test_missing_maven_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: py
     (tmp_path / "java").chmod(0o755)
     with pytest.raises(MissingComponentError, match=r"no mvn.*apt-get install maven"):
         KafkaBroker(tmp_path)
+
+
+def test_missing_mariadb_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("components.mariadb._PLACES", ())
+    with pytest.raises(MissingComponentError, match="apt-get install mariadb-server"):
+        MariaDBServer(tmp_path)
 
 
 def test_missing_redis_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.base.secrets import HIDDEN, hide
 from dsv2.checks.client_library import require_client_library
+from dsv2.connectors.sql import mysql
 from dsv2.errors import ConfigurationError, JobError, SchemaError
 
 if TYPE_CHECKING:
@@ -53,14 +54,27 @@ class Database:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the open connections."""
-        return {name: value for name, value in vars(self).items() if name != "engine"}
+        return {name: value for name, value in vars(self).items() if name not in ("engine", "packet")}
 
     @cached_property
     def engine(self) -> sa.Engine:
         """The engine of this process."""
         import sqlalchemy as sa
 
-        return sa.create_engine(self._url, connect_args=self._options, pool_pre_ping=True, hide_parameters=True)
+        engine = sa.create_engine(self._url, connect_args=self._options, pool_pre_ping=True, hide_parameters=True)
+        if self.dialect in mysql.DIALECTS:
+            sa.event.listen(engine, "connect", mysql.start_session)
+        return engine
+
+    @cached_property
+    def packet(self) -> int | None:
+        """The most bytes of a row; None if there is no limit."""
+        import sqlalchemy as sa
+
+        if self.dialect not in mysql.DIALECTS:
+            return None
+        with self.errors("Cannot read max_allowed_packet"), self.engine.connect() as opened:
+            return int(opened.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one())
 
     @contextmanager
     def errors(self, what: str) -> Iterator[None]:
@@ -75,11 +89,13 @@ class Database:
             of_connection = isinstance(
                 error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.InvalidRequestError
             )
-            kind = JobError if of_connection else SchemaError
+            number = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
+            of_value = self.dialect in mysql.DIALECTS and number in mysql.ERRORS_OF_VALUES
+            kind = JobError if of_connection and not of_value else SchemaError
             raise kind(f"{what} at {self}: {text}") from (None if HIDDEN in text else error)
 
     def table(self, name: str, columns: Sequence[str]) -> sa.TableClause:
-        """Return the table ``name`` with ``columns``.
+        """Return the table ``name`` with ``columns``, and their types.
 
         Raises:
             SchemaError: The table has no such column.
@@ -99,3 +115,11 @@ class Database:
             known = ", ".join(found.columns.keys())
             raise SchemaError(f"Table {name} at {self} has no column {unknown[0]!r}. It has {known}.")
         return found
+
+    def for_statements(self, table: sa.TableClause) -> sa.TableClause:
+        """Return ``table`` without the types that change values: SQLAlchemy rounds a DOUBLE of MySQL to ten places."""
+        import sqlalchemy as sa
+
+        if self.dialect not in mysql.DIALECTS:
+            return table
+        return sa.table(table.name, *(sa.column(column.name) for column in table.columns), schema=table.schema)

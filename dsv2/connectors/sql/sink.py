@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from dsv2.base.type_variables import T
 from dsv2.connectors.row_arguments import check_columns_of, check_key_of
+from dsv2.connectors.sql import mysql
 from dsv2.connectors.sql.database import Database
 from dsv2.connectors.sql.values import check_rows
 from dsv2.errors import ConfigurationError, JobError
@@ -18,7 +19,7 @@ from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_WITH_UPSERT = ("sqlite", "duckdb", "postgresql", "mysql", "mariadb")
+_WITH_UPSERT = ("sqlite", "duckdb", "postgresql", *mysql.DIALECTS)
 
 
 class SqlSink(DriverSink[T], Generic[T]):
@@ -85,7 +86,7 @@ class SqlSink(DriverSink[T], Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process."""
-        return {name: value for name, value in vars(self).items() if name not in ("_table", "_ledger")}
+        return {name: value for name, value in vars(self).items() if name not in ("_inspected", "_ledger")}
 
     def describe_target(self) -> str:
         return f"{self._table_name} at {self._database}, micro-batches in {self._batch_table}"
@@ -94,7 +95,7 @@ class SqlSink(DriverSink[T], Generic[T]):
         with self._database.errors(f"Cannot use table {self._batch_table}"), self._database.engine.begin() as opened:
             self._ledger.create(opened)
             self._ledger.is_written(opened, info, batch_id)
-        self._statement()  # inspects the table
+        self._check_table()
 
     def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         if not any(map(len, batches)):
@@ -121,23 +122,40 @@ class SqlSink(DriverSink[T], Generic[T]):
                 opened.rollback()
 
     @cached_property
-    def _table(self) -> sa.TableClause:
+    def _inspected(self) -> sa.TableClause:
         return self._database.table(self._table_name, self._columns)
+
+    @property
+    def _table(self) -> sa.TableClause:
+        return self._database.for_statements(self._inspected)
 
     @cached_property
     def _ledger(self) -> SqlLedger:
-        return SqlLedger(self._batch_table, self._database.engine.dialect.identifier_preparer.quote_identifier)
+        return SqlLedger(self._batch_table)
+
+    def _check_table(self) -> None:
+        table = self._inspected
+        if self._database.dialect in mysql.DIALECTS:
+            with self._database.errors(f"Cannot open table {self._table_name}"):
+                mysql.check_table(self._database.engine, cast("sa.Table", table), self._columns, self._key)
 
     def _changes(self, records: Sequence[T]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows to write, and the keys of rows to delete. Only the last change of a key counts."""
         columns, dialect = self._columns, self._database.dialect
         rows = [self._values(record) for record in records]
-        check_rows(dialect, rows, columns)
+        check_rows(dialect, rows, {name: self._inspected.c[name].type for name in columns})
+        if (packet := self._database.packet) is not None:
+            mysql.check_sizes(rows, packet)
         named = [dict(zip(columns, row, strict=True)) for row in rows]
         if not self._key:
             return named, []
         deleted = [False] * len(records) if self._deletes is None else list(map(self._deletes, records))
-        last = {self._key_of(row): (row, gone) for row, gone in zip(named, deleted, strict=True)}
+        last: dict[tuple[Any, ...], tuple[dict[str, Any], bool]] = {}
+        for row, gone in zip(named, deleted, strict=True):
+            last.pop(
+                self._key_of(row), None
+            )  # in the order of the last changes: the database may compare texts loosely
+            last[self._key_of(row)] = row, gone
         written = [row for row, gone in last.values() if not gone]
         return written, [{f"dsv2_{name}": row[name] for name in self._key} for row, gone in last.values() if gone]
 
@@ -157,8 +175,9 @@ class SqlSink(DriverSink[T], Generic[T]):
         import sqlalchemy as sa
 
         if deleted:
-            same = [self._table.c[name] == sa.bindparam(f"dsv2_{name}") for name in self._key]
-            opened.execute(sa.delete(self._table).where(*same), deleted)
+            table = self._table
+            same = [table.c[name] == sa.bindparam(f"dsv2_{name}") for name in self._key]
+            opened.execute(sa.delete(table).where(*same), deleted)
         if rows:
             opened.execute(self._statement(), rows)
 
@@ -168,11 +187,11 @@ class SqlSink(DriverSink[T], Generic[T]):
         if not self._key:
             return sa.insert(self._table)
         others = [name for name in self._columns if name not in self._key]
-        if self._database.dialect in ("mysql", "mariadb"):
+        if self._database.dialect in mysql.DIALECTS:
             from sqlalchemy.dialects.mysql import insert as into_mysql
 
-            mysql = into_mysql(self._table)
-            return mysql.on_duplicate_key_update({name: mysql.inserted[name] for name in others or self._key})
+            replaced = into_mysql(self._table)
+            return replaced.on_duplicate_key_update({name: replaced.inserted[name] for name in others or self._key})
         if self._database.dialect == "sqlite":
             from sqlalchemy.dialects.sqlite import insert
         else:
@@ -186,20 +205,30 @@ class SqlSink(DriverSink[T], Generic[T]):
 
 
 class SqlLedger:
-    """The last micro-batch of each sink, in a table of the database.
+    """The last micro-batch of each sink, in a table of the database, which is named as ``name`` or ``schema.name``."""
 
-    Args:
-        name: The table.
-        quote: Quotes a name.
-    """
+    def __init__(self, name: str) -> None:
+        import sqlalchemy as sa
+        from sqlalchemy.dialects.mysql import VARBINARY
 
-    def __init__(self, name: str, quote: Callable[[str], str]) -> None:
-        self._name = ".".join(map(quote, name.rsplit(".", 1)))
+        schema, _, own = name.rpartition(".")
+        exact = sa.String(500).with_variant(VARBINARY(2000), *mysql.DIALECTS)  # whose texts ignore upper case
+        self._table = sa.Table(
+            own,
+            sa.MetaData(),
+            sa.Column("sink", exact, primary_key=True),
+            sa.Column("batch", sa.BigInteger, nullable=False),
+            sa.Column("run", sa.String(100), nullable=False),
+            schema=schema or None,
+            mysql_engine="InnoDB",
+            mariadb_engine="InnoDB",
+        )
 
     def create(self, opened: sa.Connection) -> None:
         """Create the table unless it exists."""
-        columns = "sink VARCHAR(500) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL, run VARCHAR(100) NOT NULL"
-        self._execute(opened, f"CREATE TABLE IF NOT EXISTS {self._name} ({columns})")
+        import sqlalchemy as sa
+
+        opened.execute(sa.schema.CreateTable(self._table, if_not_exists=True))
 
     def is_written(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> bool:
         """Return whether a micro-batch was written. Raises ``JobError`` as ``SinkInfo.is_written`` does."""
@@ -208,27 +237,26 @@ class SqlLedger:
 
     def note(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> None:
         """Note that a micro-batch is written. Of two transactions that do so at once, one fails."""
-        new = {"sink": info.name, "batch": batch_id, "run": info.run.run_id}
+        import sqlalchemy as sa
+
+        new = {"batch": batch_id, "run": info.run.run_id}
         entry = self._entry(opened, info)
         if entry is None:
-            self._execute(opened, f"INSERT INTO {self._name} (sink, batch, run) VALUES (:sink, :batch, :run)", **new)
+            opened.execute(sa.insert(self._table).values(sink=sa.literal(info.name, sa.String), **new))
             return
-        changed = self._execute(
-            opened,
-            f"UPDATE {self._name} SET batch = :batch, run = :run WHERE sink = :sink AND batch = :before AND run = :by",
-            before=entry[0],
-            by=entry[1],
-            **new,
-        )
-        if changed.rowcount == 0:
+        before, run = entry
+        same = self._is_of(info), self._table.c.batch == before, self._table.c.run == run
+        if opened.execute(sa.update(self._table).where(*same).values(new)).rowcount == 0:
             raise JobError("Another attempt has written a micro-batch of this sink at the same time.")
 
     def _entry(self, opened: sa.Connection, info: SinkInfo) -> tuple[int, str] | None:
-        query = f"SELECT batch, run FROM {self._name} WHERE sink = :sink"
-        found = self._execute(opened, query, sink=info.name).mappings().one_or_none()
-        return None if found is None else (int(found["batch"]), str(found["run"]))
-
-    def _execute(self, opened: sa.Connection, text: str, **values: Any) -> sa.CursorResult[Any]:
         import sqlalchemy as sa
 
-        return opened.execute(sa.text(text), values)
+        query = sa.select(self._table.c.batch, self._table.c.run).where(self._is_of(info))
+        found = opened.execute(query).one_or_none()
+        return None if found is None else (int(found[0]), str(found[1]))
+
+    def _is_of(self, info: SinkInfo) -> sa.ColumnElement[bool]:
+        import sqlalchemy as sa
+
+        return self._table.c.sink == sa.literal(info.name, sa.String)

@@ -147,7 +147,8 @@ class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
 
     @cached_property
     def _table(self) -> sa.TableClause:
-        return self._database.table(self._table_name, [*dict.fromkeys([*self._columns, self._by])])
+        columns = [*dict.fromkeys([*self._columns, self._by])]
+        return self._database.for_statements(self._database.table(self._table_name, columns))
 
     @property
     def _number_column(self) -> Any:

@@ -1,10 +1,10 @@
-"""Databases in a file, for tests of the connectors of SQL."""
+"""Databases for tests of the connectors of SQL."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -12,13 +12,18 @@ DIALECTS = ("sqlite", "duckdb")
 
 
 class TestDatabase:
-    """A database in a temporary file."""
+    """A database."""
 
     __test__ = False
 
-    def __init__(self, dialect: str) -> None:
-        self.url = f"{dialect}:///{Path(mkdtemp()) / 'database'}"
-        self.engine = sa.create_engine(self.url)
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = sa.create_engine(url)
+
+    @classmethod
+    def of_file(cls, dialect: str) -> Self:
+        """A database in a temporary file."""
+        return cls(f"{dialect}:///{Path(mkdtemp()) / 'database'}")
 
     def run(self, statement: str, *rows: dict[str, Any]) -> None:
         """Execute a statement, once for each of ``rows`` if there are any."""

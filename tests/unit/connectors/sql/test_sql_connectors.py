@@ -35,7 +35,7 @@ micro_batches = st.lists(st.tuples(st.lists(st.lists(changes, max_size=4), max_s
 
 @pytest.fixture(params=DIALECTS)
 def database(request: pytest.FixtureRequest) -> TestDatabase:
-    found = TestDatabase(request.param)
+    found = TestDatabase.of_file(request.param)
     found.run("CREATE TABLE t (name VARCHAR, number INT, value INT, PRIMARY KEY (name, number))")
     return found
 
@@ -57,8 +57,13 @@ def is_deletion(change: Change) -> bool:
 @given(batches=micro_batches)
 @examples(20)
 def test_rows_by_key_agree_with_a_dict(dialect: str, batches: Sequence[tuple[list[list[Change]], bool]]) -> None:
-    database = TestDatabase(dialect)
+    database = TestDatabase.of_file(dialect)
     database.run("CREATE TABLE t (name VARCHAR, number INT, value INT, PRIMARY KEY (name, number))")
+    check_rows_by_key(database, batches)
+
+
+def check_rows_by_key(database: TestDatabase, batches: Sequence[tuple[list[list[Change]], bool]]) -> None:
+    """Check that the table ``t`` has the same rows as a dict."""
     expected: dict[tuple[str, int], Change] = {}
     for batch_id, (parts, is_repeated) in enumerate(batches):
         for _ in range(1 + is_repeated):
@@ -134,14 +139,14 @@ def test_values_stay_as_they_are(database: TestDatabase) -> None:
     ],
 )
 def test_values_that_sqlite_would_change_are_refused(value: object, message: str) -> None:
-    database = TestDatabase("sqlite")
+    database = TestDatabase.of_file("sqlite")
     database.run("CREATE TABLE v (value)")
     with pytest.raises(SchemaError, match=f"Column 'value' has .*: {message}"):
         write(SqlSink[Any](database.url, "v", ["value"]), (value,))
 
 
 def test_decimals_and_zones_in_duckdb() -> None:
-    database = TestDatabase("duckdb")
+    database = TestDatabase.of_file("duckdb")
     database.run("CREATE TABLE v (id INT, exact DECIMAL(38, 18), seen TIMESTAMPTZ)")
     row = (1, Decimal("-12345678901234567890.000000000000000001"), datetime(2024, 1, 1, tzinfo=UTC))
     write(SqlSink[Any](database.url, "v", ["id", "exact", "seen"]), row)
@@ -173,7 +178,7 @@ def test_order_that_is_no_number_is_refused(database: TestDatabase) -> None:
 
 
 def test_missing_tables_and_columns_are_named() -> None:
-    database = TestDatabase("sqlite")
+    database = TestDatabase.of_file("sqlite")
     database.run("CREATE TABLE t (name VARCHAR)")
     with pytest.raises(JobError, match="There is no table nothing at sqlite:"):
         SqlSink[Any](database.url, "nothing", ["name"]).begin(INFO, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.unit.connectors.sql.databases import TestDatabase
 pytest.importorskip("duckdb_engine")
 
 PASSWORD = "s3cret/pass"
+QUOTED = quote(PASSWORD, safe="")
 SECOND = timedelta(seconds=1)
 
 
@@ -26,11 +28,16 @@ class Text(NamedTuple):
 
 class TestSinkToSQLite(SinkTestSuite[Text]):
     dialect = "sqlite"
+    driver = "postgresql+psycopg"
     secrets = (PASSWORD,)
 
-    def setup_method(self) -> None:
-        self.database = TestDatabase(self.dialect)
-        self.database.run("CREATE TABLE texts (text VARCHAR NOT NULL CHECK (text <> 'unwritable'))")
+    @pytest.fixture(autouse=True)
+    def prepare(self) -> None:
+        self.create_table(TestDatabase.of_file(self.dialect))
+
+    def create_table(self, database: TestDatabase, kind: str = "VARCHAR") -> None:
+        self.database = database
+        self.database.run(f"CREATE TABLE texts (text {kind} NOT NULL CHECK (text <> 'unwritable'))")
 
     def create_sink(self) -> Sink[Text]:
         return SqlSink(self.database.url, "texts", ["text"])
@@ -45,7 +52,7 @@ class TestSinkToSQLite(SinkTestSuite[Text]):
         return Text("unwritable")
 
     def create_unreachable_sink(self) -> Sink[Text]:
-        return SqlSink(f"postgresql+psycopg://user:{PASSWORD.replace('/', '%2F')}@127.0.0.1:1/none", "texts", ["text"])
+        return SqlSink(f"{self.driver}://user:{QUOTED}@127.0.0.1:1/none", "texts", ["text"])
 
 
 class TestSinkToDuckDB(TestSinkToSQLite):
@@ -54,12 +61,17 @@ class TestSinkToDuckDB(TestSinkToSQLite):
 
 class TestSourceFromSQLite(SourceTestSuite[Text]):
     dialect = "sqlite"
+    driver = "postgresql+psycopg"
     secrets = (PASSWORD,)
     splits = 1
 
-    def setup_method(self) -> None:
-        self.database = TestDatabase(self.dialect)
-        self.database.run("CREATE TABLE texts (id BIGINT PRIMARY KEY, text VARCHAR)")
+    @pytest.fixture(autouse=True)
+    def prepare(self) -> None:
+        self.create_table(TestDatabase.of_file(self.dialect))
+
+    def create_table(self, database: TestDatabase, kind: str = "VARCHAR") -> None:
+        self.database = database
+        self.database.run(f"CREATE TABLE texts (id BIGINT PRIMARY KEY, text {kind})")
         self.added = 0
 
     def create_source(self) -> Source[Text, Any, Any]:
@@ -75,8 +87,7 @@ class TestSourceFromSQLite(SourceTestSuite[Text]):
         return record.text
 
     def create_unreachable_source(self) -> Source[Text, Any, Any]:
-        url = f"postgresql+psycopg://user:{PASSWORD.replace('/', '%2F')}@127.0.0.1:1/none"
-        return SqlSource(url, "texts", ["text"], as_text, by="id")
+        return SqlSource(f"{self.driver}://user:{QUOTED}@127.0.0.1:1/none", "texts", ["text"], as_text, by="id")
 
     def _insert(self, texts: Sequence[str | None]) -> None:
         rows = [{"id": self.added + number, "text": text} for number, text in enumerate(texts)]
