@@ -9,7 +9,7 @@ sinks have written, never by the clock, and checked afterwards: a kill that come
 * A planner is killed between micro-batches. The job fails, as documented, and is restarted.
 
 With ``--runtime local`` a process kills itself at a random line of a phase: that of the job, or a worker process. A
-loss of power also takes what the process has not forced to the disk.
+loss of power ends all processes, and takes what they have not forced to the disk.
 
 The results of lives are stored individually: the next call continues until the numbers of kills are reached.
 """
@@ -36,7 +36,14 @@ from components.postgres import PostgresServer
 from components.server import MissingComponentError
 from storms.common.command import Arguments, Deadline, conditions
 from storms.common.folders import scratch_folder
-from storms.common.kill_points import MIGRATIONS, POINTS, WORKER_POINTS
+from storms.common.kill_points import (
+    FROM_OUTSIDE,
+    MIGRATIONS,
+    POINTS,
+    WORKER_COPIES,
+    WORKER_MIGRATIONS,
+    WORKER_POINTS,
+)
 from storms.common.local_attack import LocalAttack
 from storms.common.outputs import Output, differences
 from storms.common.phases import BATCH_PHASES, START_PHASES, Phase, batch_phases
@@ -52,9 +59,11 @@ NAME = "kills"
 SMALL = "two-sources-small"
 """The job of the short form."""
 SHORT = {"kills": 2, "others": 1, "jobs": [SMALL], "per_life": 3}
-SHORT_LOCALLY = {"kills": 6, "others": 2, "jobs": ["local-two-sources-small"], "per_life": 8}
+_SMALL_LOCALLY = {"jobs": ["local-two-sources-small"], "per_life": 8}
+SHORT_LOCALLY = {"kills": 6, "losses": 2, **_SMALL_LOCALLY}
+SHORT_WITH_WORKERS = {"kills": 1, "others": 5, "losses": 2, **_SMALL_LOCALLY}
 EQUAL = "equal"
-_PER_PHASE = 10
+_PER_PHASE = {"driver": 10, "worker": 3}
 
 
 @dataclass(frozen=True)
@@ -118,11 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--runtime", choices=["spark", "local"], default="spark", help="runtime of the jobs (spark)")
     add("--processes", type=int, default=1, help="worker processes of local jobs (1)")
     add("--kills", type=int, default=200, help="number of driver kills (200)")
-    add("--others", type=int, default=50, help="number of other kills (50)")
+    add("--others", type=int, default=50, help="number of kills of workers and planners (50)")
+    add("--losses", type=int, default=50, help="number of losses of power, locally (50)")
     add("--jobs", nargs="+", choices=[*JOBS], help="only these (all)")
     add("--per-life", type=int, default=10, help="kills per life (10)")
-    is_local = parser.parse_known_args(arguments)[0].runtime == "local"
-    options = parser.parse(arguments, SHORT_LOCALLY if is_local else SHORT)
+    known, _ = parser.parse_known_args(arguments)
+    locally = SHORT_LOCALLY if known.processes == 1 else SHORT_WITH_WORKERS
+    options = parser.parse(arguments, locally if known.runtime == "local" else SHORT)
     lives = Results(options.results, name_of(options), Life, again=options.again)
     with ExitStack() as stack:
         run_lives(lives, options, stack)
@@ -139,10 +150,10 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def other_victims(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the victims beside drivers. A machine loses its power, if one process writes to its disk."""
+    """Return the victims beside drivers. A machine loses its power."""
     if options.runtime == "spark":
         return "worker", "planner"
-    return ("machine",) if options.processes == 1 else ("worker",)
+    return ("machine",) if options.processes == 1 else ("worker", "machine")
 
 
 def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
@@ -152,7 +163,8 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
     servers = ServerPair(stack)
     turns = {name: Turns(JOBS[name].with_processes(options.processes), servers) for name in options.jobs or every}
     number = sum(1 for _ in lives)
-    most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills are too late
+    wanted = sum(wanted for _, _, wanted in _numbers((), options))
+    most = number + 3 * -(-wanted // options.per_life)  # some kills are too late
     while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
         name = [*turns][number % len(turns)]
         seed = options.seed * 10_000 + number
@@ -169,16 +181,43 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
 
 
 def _is_enough(lives: Results[Life], options: argparse.Namespace) -> bool:
+    each = options.short or _fewest(lives, options) >= _PER_PHASE[_searched(options)]
+    return each and all(found >= wanted for _, found, wanted in _numbers(lives, options))
+
+
+def _numbers(lives: Iterable[Life], options: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
+    """Yield kinds of kills, their numbers so far, and the numbers that are wanted."""
     victims = Counter(victim for life in lives for victim, _ in life.kills)
-    phases = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
-    each = all(phases[name] >= _PER_PHASE for name in _all_phases(options.runtime)) or options.short
-    return victims["driver"] >= options.kills and victims.total() - victims["driver"] >= options.others and each
+    yield "kills of drivers", victims["driver"], options.kills
+    if options.runtime == "spark":
+        yield "other kills", victims["worker"] + victims["planner"], options.others
+    else:
+        for victim in other_victims(options):
+            yield f"kills of {victim}s", victims[victim], _shares(options)[victim]
+
+
+def _shares(options: argparse.Namespace) -> dict[str, int]:
+    """Return how many kills of each victim of a local job are wanted."""
+    wanted = {"driver": options.kills, "worker": options.others, "machine": options.losses}
+    return {victim: wanted[victim] for victim in ("driver", *other_victims(options))}
+
+
+def _searched(options: argparse.Namespace) -> str:
+    """Return the victim that is to be killed in each of its phases."""
+    return "driver" if options.processes == 1 else "worker"
+
+
+def _fewest(lives: Iterable[Life], options: argparse.Namespace) -> int:
+    victim = _searched(options)
+    kills = Counter(phase for life in lives for killed, phase in life.kills if killed == victim)
+    return min(kills[phase] for phase in _all_phases(options.runtime, victim))
 
 
 def _all_phases(runtime: str = "spark", victim: str = "driver") -> list[str]:
-    if runtime == "local":
-        return [*(WORKER_POINTS if victim == "worker" else POINTS)]
-    return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
+    if runtime == "spark":
+        return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
+    of_workers, of_machines = [*WORKER_POINTS, *FROM_OUTSIDE], [*POINTS, *WORKER_POINTS]
+    return {"worker": of_workers, "machine": of_machines}.get(victim, [*POINTS])
 
 
 def wanted_phases(lives: Iterable[Life], runtime: str = "spark", victim: str = "driver") -> list[str]:
@@ -191,11 +230,14 @@ def drawn(chance: random.Random, job: Job, lives: Iterable[Life], options: argpa
     """Draw the kills of one life of ``job``, in order: victim and phase."""
     if job.runtime == "spark":
         return draw(chance, wanted_phases(lives), options)
+    impossible = {*WORKER_COPIES} if job.can_change else {*MIGRATIONS, *WORKER_MIGRATIONS}
+    if options.processes == 1:
+        impossible |= {*WORKER_POINTS}
     plan = []
-    for victim, share in (("driver", options.kills), (other_victims(options)[0], options.others)):
-        wanted = wanted_phases(lives, job.runtime, victim)
-        phases = [phase for phase in wanted if job.can_change or phase not in MIGRATIONS]
-        number = max(1, round(options.per_life * share / (options.kills + options.others)))
+    shares = _shares(options)
+    for victim, share in shares.items():
+        phases = [phase for phase in wanted_phases(lives, job.runtime, victim) if phase not in impossible]
+        number = max(1, round(options.per_life * share / sum(shares.values())))
         plan += [(victim, phase) for phase in islice(cycle(phases), number)]
     chance.shuffle(plan)
     return plan
@@ -388,11 +430,12 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     runtime = options.runtime
     command = NAME if runtime == "spark" else f"{NAME} --runtime local --processes {options.processes}"
     report = Report(name_of(options), "Kills", conditions(command, options.seed))
-    drivers = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
-    others = Counter(victim for life in lives for victim, _ in life.kills if victim != "driver")
-    by_phase = [(name, drivers[name]) for name in _all_phases(runtime)]
-    report.table("Kills of drivers, by phase", ("phase", "kills"), by_phase)
-    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in other_victims(options)])
+    kills = Counter((victim, phase) for life in lives for victim, phase in life.kills)
+    searched, victims = _searched(options), Counter(victim for life in lives for victim, _ in life.kills)
+    by_phase = [(name, kills[searched, name]) for name in _all_phases(runtime, searched)]
+    report.table(f"Kills of {searched}s, by phase", ("phase", "kills"), by_phase)
+    others = [victim for victim in ("driver", *other_victims(options)) if victim != searched]
+    report.table("Other kills", ("victim", "kills"), [(name, victims[name]) for name in others])
     rows = []
     for name in JOBS:
         if not (of_job := [life for life in lives if life.job == name]):
@@ -402,10 +445,9 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     report.table("Lives, by job", ("job", "lives", "kills", "output equal", "not equal"), rows)
     if bad := [(life.name, one_line(life.output)) for life in lives if life.output != EQUAL]:
         report.table("Lost, duplicated or failed", ("life", "output"), bad)
-    report.at_least("kills of drivers", drivers.total(), options.kills)
-    report.at_least("other kills", others.total(), options.others)
-    fewest = min(drivers[name] for name in _all_phases(runtime))
-    report.at_least("kills in the phase with the fewest", fewest, _PER_PHASE)
+    for name, found, wanted in _numbers(lives, options):
+        report.at_least(name, found, wanted)
+    report.at_least("kills in the phase with the fewest", _fewest(lives, options), _PER_PHASE[searched])
     report.at_most("lives with a different output", len(bad), 0)
     return report
 

@@ -26,6 +26,7 @@ STORMS = (
     "upgrades",
     "moves",
     "kills --runtime local",
+    "kills --runtime local --processes 2 --kills 50",
     "kills",
 )
 """The longest ones are last and get the time that the others did not use."""

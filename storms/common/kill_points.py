@@ -2,7 +2,10 @@
 
 The function is a phase of a micro-batch or of a start. The process traces itself, so nothing in the product is changed.
 A loss of power also takes what was not forced to the disk. The segments of the checkpoint are small, so that they are
-often begun, cleaned and deleted.
+often begun, cleaned and deleted, and few pages stay decoded.
+
+A worker process kills itself as well, or it is killed by the process of the job, which does something that its workers
+do not see.
 """
 
 from __future__ import annotations
@@ -13,24 +16,32 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.local import page_log
+from dsv2.runtime.state import page_budget
 from storms.common.disk import Disk
+from storms.common.processes import children_of_session
 
 __all__ = (
+    "FROM_OUTSIDE",
     "MIGRATIONS",
     "MOVES",
     "POINTS",
     "STARTS",
     "TORN",
+    "WORKER_COPIES",
+    "WORKER_MIGRATIONS",
     "WORKER_POINTS",
     "WRITTEN_AGAIN",
     "Kill",
+    "Whose",
     "limit_segments",
 )
 
@@ -68,17 +79,47 @@ STARTS = ("log read", WRITTEN_AGAIN, "state restored", "state migrated")
 
 WORKER_POINTS = {
     "worker restored": "local/task_group.py:TaskGroup.restore",
-    "subtasks run": "local/workers/worker.py:Worker.run",
+    "worker's pages copied": "local/state_pages.py:StatePages.adopt",
+    "worker's rows added": "local/workers/worker.py:Worker.add_rows",
+    "worker's chain restored": "local/workers/worker.py:Worker.finish_restore",
+    "subtasks run": "local/workers/level_tasks.py:LevelTasks.run_level",
+    "frames sealed": "local/workers/level_tasks.py:LevelTasks._send",
+    "worker's page loaded": "runtime/state/page_store.py:EntryPages.get",
+    "worker's pages evicted": "runtime/state/page_budget.py:KeptPages.evict",
     "worker's transaction": "local/page_log.py:PageLog.commit",
+    "worker's write cut off": "",
+    "worker's segment begun": POINTS["segment begun"],
+    "worker's pages moved": POINTS["pages moved"],
     "worker's mark": "local/page_log.py:PageLog.mark",
 }
 """The same for worker processes."""
+FROM_OUTSIDE = {
+    "while the job commits": POINTS["transaction"],
+    "while sinks are written": POINTS["sinks"],
+    "while the mark is written": POINTS["mark"],
+    "while state is restored": POINTS["state restored"],
+}
+"""The phases of the job in which it kills one of its workers."""
+WORKER_MIGRATIONS = ("worker's rows added", "worker's chain restored")
+"""The phases of workers that need a changed program."""
+WORKER_COPIES = ("worker's pages copied",)
+"""The phases of workers that need another number of them."""
 
-_EVERY = POINTS | MOVES | WORKER_POINTS
+_EVERY = POINTS | MOVES | WORKER_POINTS | FROM_OUTSIDE
 _BATCH = POINTS["micro-batch"]
 _SEGMENT_BYTES = 20_000
+_PAGE_BYTES = 48 << 20  # of memory that each page seems to take, so that few of them stay decoded
+_PAUSE_SECONDS = 0.001
 _MOST_LINES = 3  # 10 to the power of this, in a function whose number of lines is not known yet
 _Tracer: TypeAlias = Callable[[FrameType, str, Any], Any]
+
+
+class Whose(StrEnum):
+    """The receivers of orders: the process of the job, that process after an earlier order, and a worker process."""
+
+    JOB = "job"
+    JOB_LATER = "job-later"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True)
@@ -87,11 +128,12 @@ class Kill:
 
     Attributes:
         folder: The folder of its files.
-        phase: Where it is killed, one of ``POINTS``, ``MOVES`` or ``WORKER_POINTS``.
+        phase: Where it is killed, a phase of this module. In one of ``FROM_OUTSIDE`` it kills a worker instead, and
+            takes the next order.
         seed: The seed of its random choices.
         passed: How many times it first passes the phase.
         power: Whether the power is lost.
-        worker: Whether it is one of the worker processes.
+        whose: The receiver.
     """
 
     folder: str
@@ -99,17 +141,17 @@ class Kill:
     seed: int
     passed: int = 0
     power: bool = False
-    worker: bool = False
+    whose: str = Whose.JOB
 
     def give(self) -> None:
         """Order the kill of the next process of the job."""
-        self._order(Path(self.folder), self.worker).write_text(json.dumps(asdict(self)))
+        self._order(Path(self.folder), self.whose).write_text(json.dumps(asdict(self)))
         self._done.unlink(missing_ok=True)
 
     @classmethod
-    def ordered(cls, folder: Path, *, worker: bool = False) -> Kill | None:
+    def ordered(cls, folder: Path, whose: str = Whose.JOB) -> Kill | None:
         """Return the order to this process, if there is one."""
-        order, taken = cls._order(folder, worker), folder / f"kill-{os.getpid()}.json"
+        order, taken = cls._order(folder, whose), folder / f"kill-{os.getpid()}.json"
         try:
             order.rename(taken)  # by one of several workers
         except FileNotFoundError:
@@ -129,40 +171,46 @@ class Kill:
         _Armed(self).begin()
 
     @staticmethod
-    def _order(folder: Path, worker: bool) -> Path:
-        return folder / ("kill-worker.json" if worker else "kill.json")
+    def _order(folder: Path, whose: str) -> Path:
+        return folder / f"kill-{whose}.json"
 
     @property
     def _done(self) -> Path:
-        return Path(self.folder, "killed-worker" if self.worker else "killed")
+        return Path(self.folder, f"killed-{self.whose}")
 
 
 def limit_segments() -> None:
-    """Make the segments of this process small."""
+    """Make the segments of this process small, and let it keep few pages decoded."""
     page_log._LEAST_SEGMENT = _SEGMENT_BYTES
     page_log._SPILLED_BYTES = page_log._LEAST_CLEANED = _SEGMENT_BYTES // 8
+    vars(page_budget)["_BYTES_PER_PAGE"] = _PAGE_BYTES
 
 
 class _Armed:
     """Counts the lines of the function in which its process is killed."""
 
     def __init__(self, kill: Kill) -> None:
+        self._disk: Disk | None = None
+        if kill.power:
+            self._disk = Disk(Path(kill.folder), random.Random(kill.seed), joins=kill.whose == Whose.WORKER)
+        self._write = os.pwrite
+        self._aim(kill)
+
+    def _aim(self, kill: Kill) -> None:
         self._kill = kill
         self._point = _EVERY[kill.phase]
         self._chance = random.Random(kill.seed)
-        self._disk = Disk(Path(kill.folder), self._chance) if kill.power else None
         self._counted = Path(kill.folder, f"{kill.phase}.lines")
         self._passed = 0
         self._frame: FrameType | None = None  # of the phase, while the process is in it
         self._thread = 0
         self._lines = 0
         self._last = self._line_of_kill()
-        self._write = os.pwrite
 
     def begin(self) -> None:
         """Trace all threads, or the writes."""
         limit_segments()
-        if self._kill.phase == TORN:
+        if not self._point:
             os.pwrite = self._cut_off
             return
         threading.settrace(self._called)
@@ -171,7 +219,7 @@ class _Armed:
     def _cut_off(self, file: int, data: Any, offset: int) -> int:
         if self._passed >= self._kill.passed:
             self._write(file, data[: self._chance.randrange(len(data))], offset)
-            self._die(TORN)
+            self._die(self._kill.phase)
         self._passed += 1
         return self._write(file, data, offset)
 
@@ -186,11 +234,13 @@ class _Armed:
         return None
 
     def _ran(self, frame: FrameType, event: str, argument: object) -> _Tracer:
+        if self._frame is None:  # an earlier order
+            return self._ran
         is_over = event == "return" and frame is self._frame
         self._lines += event == "line"
         if self._passed >= self._kill.passed and (is_over or self._lines >= self._last):
-            self._die(self._kill.phase)
-        if is_over:
+            self._strike()
+        elif is_over:
             self._frame = None
             self._passed += 1
             self._counted.write_text(str(self._lines))
@@ -202,14 +252,35 @@ class _Armed:
             return self._chance.randint(1, max(1, int(self._counted.read_text())))
         return int(10 ** self._chance.uniform(0, _MOST_LINES))
 
+    def _strike(self) -> None:
+        if self._kill.phase not in FROM_OUTSIDE:
+            self._die(self._kill.phase)
+        if workers := [*_others()]:
+            os.kill(self._chance.choice(workers), signal.SIGKILL)
+            self._kill.note(self._kill.phase)
+        later = Kill.ordered(Path(self._kill.folder), Whose.JOB_LATER)
+        assert later is not None
+        self._aim(later)
+
     def _die(self, phase: str) -> NoReturn:
         sys.settrace(None)
         threading.settrace(None)
         if self._disk is not None:
+            for process in _others():
+                os.kill(process, signal.SIGKILL)
+            while any(_others()):
+                time.sleep(_PAUSE_SECONDS)
             self._disk.lose_power()
         self._kill.note(phase)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
+
+
+def _others() -> Iterator[int]:
+    """Yield the other processes of the job that run."""
+    for process, command in children_of_session(os.getsid(0)):
+        if command and process != os.getpid():
+            yield process
 
 
 def _is_in(frame: FrameType, point: str) -> bool:

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from dsv2.local.workers import process
-from storms.common.kill_points import Kill, limit_segments
+from storms.common.disk import Disk
+from storms.common.kill_points import Kill, Whose, limit_segments
 
 __all__ = ("arm_worker", "main")
 
@@ -27,7 +28,10 @@ def main(module: str, folder: str, *arguments: str) -> None:
 def arm_worker(folder: str) -> None:
     """Called by each worker process when it begins. One of them is killed, if that is ordered."""
     limit_segments()
-    if (kill := Kill.ordered(Path(folder), worker=True)) is not None:
+    kill = Kill.ordered(Path(folder), Whose.WORKER)
+    if kill is None or not kill.power:
+        Disk.joined(Path(folder))
+    if kill is not None:
         kill.arm()
 
 

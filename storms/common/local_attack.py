@@ -9,12 +9,23 @@ from pathlib import Path
 
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.restoration import on_disk
-from storms.common.kill_points import MIGRATIONS, STARTS, WRITTEN_AGAIN, Kill
+from storms.common.kill_points import (
+    FROM_OUTSIDE,
+    MIGRATIONS,
+    STARTS,
+    WORKER_COPIES,
+    WORKER_MIGRATIONS,
+    WORKER_POINTS,
+    WRITTEN_AGAIN,
+    Kill,
+    Whose,
+)
 from storms.common.processes import JobOverError, JobProcess
 
 __all__ = ("LocalAttack",)
 
 _MOST_PASSED = 4  # times that a process passes a phase before it is killed there
+_ONCE = (*STARTS, *MIGRATIONS, *WORKER_MIGRATIONS, *WORKER_COPIES, "worker restored", "while state is restored")
 
 
 class LocalAttack:
@@ -46,18 +57,22 @@ class LocalAttack:
 
         After a worker, the job is killed some micro-batches later.
         """
-        if victim == "worker":
-            lost = Kill(str(self._folder), phase, chance.randrange(10**9), chance.randrange(_MOST_PASSED), worker=True)
-            lost.give()
-            self._run_to(Kill(str(self._folder), "mark", chance.randrange(10**9), 2 * _MOST_PASSED))
-            return lost.phase_reached() == phase
-        if phase in MIGRATIONS and self._changed is not None:
+        if phase in (*MIGRATIONS, *WORKER_MIGRATIONS) and self._changed is not None:
             self._arguments = self._changed(chance)
+        if phase in WORKER_COPIES:
+            number, *others = self._arguments
+            self._arguments = ["3" if number == "2" else "2", *others]
         if phase == WRITTEN_AGAIN and not self.strike("driver", "sinks", chance):
             return False
-        passed = 0 if phase in (*STARTS, *MIGRATIONS) else chance.randrange(_MOST_PASSED)
-        kill = Kill(str(self._folder), phase, chance.randrange(10**9), passed, power=victim == "machine")
-        self._run_to(kill)
+        passed = 0 if phase in _ONCE else chance.randrange(_MOST_PASSED)
+        whose, power = Whose.WORKER if phase in WORKER_POINTS else Whose.JOB, victim == "machine"
+        kill = Kill(str(self._folder), phase, chance.randrange(10**9), passed, power, whose)
+        last = kill
+        if phase in (*WORKER_POINTS, *FROM_OUTSIDE):
+            kill.give()
+            later = Whose.JOB if phase in WORKER_POINTS else Whose.JOB_LATER
+            last = Kill(str(self._folder), "mark", chance.randrange(10**9), 2 * _MOST_PASSED, power, later)
+        self._run_to(last)
         return kill.phase_reached() == phase
 
     def _run_to(self, kill: Kill) -> None:
