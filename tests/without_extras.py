@@ -21,7 +21,7 @@ import dsv2
 from dsv2.aggregates import Key, Sum
 from dsv2.cli import main
 from dsv2.client import connect
-from dsv2.connectors import delta, files, formats, http, iceberg, kafka, postgres, redis, sql
+from dsv2.connectors import delta, files, formats, http, iceberg, kafka, opensearch, postgres, redis, sql
 from dsv2.dead_letters import DeadLetters
 from dsv2.extension.join import Left, Right, join
 from dsv2.jobs import JobHandle
@@ -126,6 +126,7 @@ USES: dict[str, Callable[[], object]] = {
     "RedisSource": lambda: redis.RedisSource("redis://h", streams=["s"], decode=ANY),
     "RedisSink": lambda: redis.RedisSink("redis://h", ANY),
     "HttpSink": lambda: http.HttpSink("http://h"),
+    "OpenSearchSink": lambda: opensearch.OpenSearchSink("http://h", "i"),
     "DeltaSource": lambda: delta.DeltaSource(FOLDER / "delta", Sale),
     "DeltaSink": lambda: delta.DeltaSink(FOLDER / "delta", Sale),
     "IcebergSource": lambda: iceberg.IcebergSource("d.t", Sale),

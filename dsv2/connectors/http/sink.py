@@ -6,31 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Generic, Literal
 
-from msgspec.json import Encoder
-
-from dsv2.base.secrets import ClientOptions, hide
 from dsv2.base.type_variables import T
-from dsv2.checks.arguments import as_milliseconds, check_at_least_one, check_whole_number
-from dsv2.checks.client_library import require_client_library
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.checks.arguments import check_at_least_one
+from dsv2.connectors.http.endpoint import Endpoint, to_json
 from dsv2.sinks import ParallelSink, SinkBatch
-from dsv2.sinks.paths import without_password
-
-if TYPE_CHECKING:
-    import urllib3
 
 _KEY = "Idempotency-Key"
-_RETRIED = (408, 425, 429, 500, 502, 503, 504)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10
-_ENCODER = Encoder(decimal_format="string", uuid_format="canonical", order=None)
-_SHOWN = 300  # characters of a response
 
 
 def as_json(records: Sequence[Any]) -> bytes:
     """Encode records as an array of JSON: tuples with names and dataclasses as objects, other values as they are."""
-    return _ENCODER.encode([record._asdict() if hasattr(record, "_asdict") else record for record in records])
+    return b"[" + b",".join(map(to_json, records)) + b"]"
 
 
 class HttpSink(ParallelSink[T], Generic[T]):
@@ -69,76 +57,33 @@ class HttpSink(ParallelSink[T], Generic[T]):
         Raises:
             ConfigurationError: An argument is invalid, or urllib3 is not installed.
         """
-        require_client_library("urllib3", "http", "HttpSink")
-        if not url.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                f"HttpSink requires a URL with http:// or https://, not {without_password(url)!r}."
-            )
+        own = {"Content-Type": "application/json", **(headers or {})}
+        self._endpoint = Endpoint.checked("HttpSink", url, own, retries, timeout)
         check_at_least_one(records_per_request=records_per_request)
-        check_whole_number(retries, "retries", at_least=0)
-        self._url = url
         self._body = body
         self._method = method
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
         self._records_per_request = records_per_request
-        self._retries = retries
-        self._timeout_seconds = as_milliseconds(timeout, "timeout", at_least=1) / 1000
 
     def __repr__(self) -> str:
-        return f"HttpSink({self._method} {without_password(self._url)})"
+        return f"HttpSink({self._method} {self._endpoint})"
 
     def describe_target(self) -> str:
-        return without_password(self._url)
+        return repr(self._endpoint)
 
     def check_record(self, record: T) -> None:
         """Raise an error if a request with ``record`` has no body. What the endpoint refuses is not known."""
         self._body([record])
 
     def write(self, batch: SinkBatch[T]) -> None:
-        import urllib3
-
         records = (record for part in batch.batches for record in part.rows())
         info = batch.info
         name = f"{info.name}/{info.parallelism}/{batch.subtask}/{batch.batch_id}"
-        with urllib3.PoolManager(retries=self._retry(), timeout=self._timeout_seconds) as pool:
+        with self._endpoint.pool() as pool:
             for number, some in enumerate(self._requests(records)):
                 body = self._body(some)
                 key = sha256(f"{name}/{number}/".encode() + body).hexdigest()
-                self._send(pool, body, key)
+                self._endpoint.send(pool, repr(self), self._method, body, {_KEY: key})
 
     def _requests(self, records: Iterator[T]) -> Iterator[Sequence[T]]:
         while some := list(islice(records, self._records_per_request)):
             yield some
-
-    def _send(self, pool: urllib3.PoolManager, body: bytes, key: str) -> None:
-        import urllib3
-
-        try:
-            response = pool.request(self._method, self._url, body=body, headers={**self._headers, _KEY: key})
-        except urllib3.exceptions.HTTPError as error:
-            raise JobError(self._shown(f"{self} cannot send a request: {error}")) from None
-        if response.status >= 300:
-            text = response.data.decode("utf-8", "replace")[:_SHOWN]
-            raise JobError(
-                self._shown(f"{self}: the endpoint answered with {response.status} {response.reason}: {text}")
-            )
-
-    def _retry(self) -> urllib3.Retry:
-        import urllib3
-
-        return urllib3.Retry(
-            total=self._retries,
-            redirect=0,
-            raise_on_redirect=False,
-            status_forcelist=_RETRIED,
-            allowed_methods=None,
-            backoff_factor=_FIRST_PAUSE_SECONDS,
-            backoff_max=_LONGEST_PAUSE_SECONDS,
-            respect_retry_after_header=True,
-            raise_on_status=False,
-        )
-
-    def _shown(self, text: str) -> str:
-        """Return ``text`` without secrets."""
-        secrets = [value for name, value in self._headers.items() if name.lower() not in ("content-type", "accept")]
-        return hide(ClientOptions({"url": self._url}).redacted(text), secrets)

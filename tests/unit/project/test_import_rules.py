@@ -70,6 +70,7 @@ CLIENTS = {
     "iceberg": {"pyarrow", "pyiceberg"},
     "kafka": {"confluent_kafka"},
     "lakehouse": {"pyarrow"},
+    "opensearch": {"urllib3"},
     "postgres": {"psycopg"},
     "redis": {"redis"},
     "sql": {"sqlalchemy"},

@@ -40,7 +40,7 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     "sql": (("sqlalchemy",), ("SqlSource", "SqlSink")),
     "duckdb": (("duckdb",), ("JobClient.sql",)),
     "redis": (("redis",), ("RedisSource", "RedisSink")),
-    "http": (("urllib3",), ("HttpSink",)),
+    "http": (("urllib3",), ("HttpSink", "OpenSearchSink")),
     "delta": (("deltalake",), ("DeltaSource", "DeltaSink")),
     "iceberg": (("pyiceberg",), ("IcebergSource", "IcebergSink")),
     "avro": (("fastavro",), ("AvroDecoder", "AvroEncoder", "avro_files")),

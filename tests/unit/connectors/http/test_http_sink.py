@@ -159,3 +159,8 @@ def test_redirection_is_not_followed(endpoint: Endpoint) -> None:
 def test_mistakes_are_found_when_the_sink_is_created(options: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         HttpSink(**{"url": "http://host", **options})
+
+
+def test_user_and_password_of_the_url_are_sent(endpoint: Endpoint) -> None:
+    write(HttpSink[int](endpoint.url.replace("//", "//me:s3cret%2Fpass@")), [1])
+    assert endpoint.requests[0][1]["Authorization"] == "Basic bWU6czNjcmV0L3Bhc3M="
