@@ -10,6 +10,9 @@ from typing import Protocol
 elapsed_ns: Callable[[], int] = time.perf_counter_ns
 """Returns a time in ns that never goes back, to measure durations for progress. Nothing else may depend on it."""
 
+thread_ns: Callable[[], int] = time.thread_time_ns
+"""Returns the CPU time of this thread in ns, to let it rest. Nothing else may depend on it."""
+
 
 class Clock(Protocol):
     """A source of the current time. Tests inject their own."""

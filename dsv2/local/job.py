@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from types import MappingProxyType
@@ -13,7 +13,6 @@ from types import MappingProxyType
 from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph.error_policies import with_policies
-from dsv2.jobs.live_state import StateInfo, StateQuery, StateResult
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.local.checkpoint import LocalCheckpoint
@@ -26,7 +25,7 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
-from dsv2.savepoint.live_state import LiveState
+from dsv2.savepoint.live_state import LiveState, QueryableHandle
 from dsv2.savepoint.writer import check_unused
 from dsv2.views.notebook import NotebookHandle
 
@@ -34,7 +33,7 @@ _AT_EXIT_SECONDS = 5.0
 _LOG = logging.getLogger("dsv2.job")
 
 
-class LocalJob(ThreadJob, NotebookHandle):
+class LocalJob(ThreadJob, QueryableHandle, NotebookHandle):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own.
 
     ``stop`` with a ``timeout`` cancels a micro-batch between two batches of records: a function that blocks cannot be
@@ -199,24 +198,7 @@ class LocalJob(ThreadJob, NotebookHandle):
     def _what_runs(self) -> str:
         return f"a function, source or sink has not returned, in thread 'dsv2-{self._plan.job_name}' of this process"
 
-    def states(self) -> Sequence[StateInfo]:
-        """Return the states that can be read while the job runs."""
-        return self._live_state().states()
-
-    def read_state(self, query: StateQuery) -> StateResult:
-        """Read a state as of the last committed micro-batch."""
-        return self._live_state().read(query)
-
-    def query_states(self, sql: str, limit: int) -> StateResult:
-        """Query states as of the last committed micro-batch."""
-        return self._live_state().query(sql, limit)
-
     def _live_state(self) -> LiveState:
-        if self._is_over():
-            raise JobError(
-                f"The job {self._plan.job_name!r} has ended. To read its state, take a savepoint of its checkpoint: "
-                f"dsv2 savepoint create."
-            )
         start, found = self._start, self._states
         if found is None or found[0] is not start:
             found = self._states = start, live_state(start)

@@ -16,7 +16,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.live_state import LiveState
+from dsv2.savepoint.live_state import LiveState, no_micro_batch
 
 
 class PinnedState:
@@ -75,9 +75,7 @@ def _pinned(start: JobStart, codec: Codec) -> Iterator[PinnedState]:
     try:
         with start.checkpoint.pinned() as (batch_id, pages):
             if batch_id < start.begun.batch_id:
-                raise JobError(
-                    f"The job {start.plan.job_name!r} has not completed a micro-batch since it started. Ask again."
-                )
+                raise no_micro_batch(start.plan.job_name)
             yield PinnedState(batch_id, pages, start.plan, codec)
     except FileNotFoundError as error:
         raise JobError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from dsv2.base.clock import elapsed_ns
+from dsv2.base.clock import elapsed_ns, thread_ns
 from dsv2.base.json_values import json_value, key_json, key_like
 from dsv2.checkpoint.description import declared_states, describe_state
 from dsv2.checkpoint.program import ProgramDescription
@@ -19,6 +20,7 @@ from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError, InvalidKeyError, JobError
 from dsv2.graph import Plan
 from dsv2.jobs.live_state import StateInfo, StateQuery
+from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.data_types import DataTypes
@@ -270,6 +272,39 @@ class LiveState:
         return pa.schema([("subtask", pa.int32()), *keys, value]).empty_table()
 
 
+class QueryableHandle(BaseJob):
+    """Answers questions about the state of its job (``QueryableJob``). A base class of job handles."""
+
+    @abstractmethod
+    def _live_state(self) -> LiveState:
+        """Return the states of the run. Raises ``ConfigurationError`` if none is committed."""
+
+    def states(self) -> Sequence[StateInfo]:
+        """Return the states that can be read while the job runs."""
+        return self._running_state().states()
+
+    def read_state(self, query: StateQuery) -> StateRows:
+        """Read a state as of the last committed micro-batch."""
+        return self._running_state().read(query)
+
+    def query_states(self, sql: str, limit: int) -> StateRows:
+        """Query states as of the last committed micro-batch."""
+        return self._running_state().query(sql, limit)
+
+    def _running_state(self) -> LiveState:
+        if self._is_over():
+            raise JobError(
+                f"The job {self._plan.job_name!r} has ended. To read its state, take a savepoint of its checkpoint: "
+                f"dsv2 savepoint create."
+            )
+        return self._live_state()
+
+
+def no_micro_batch(job_name: str) -> JobError:
+    """Return the error of a job whose run has not committed a micro-batch."""
+    return JobError(f"The job {job_name!r} has not completed a micro-batch since it started. Ask again.")
+
+
 def _has_keys(declaration: StateDeclaration) -> bool:
     return declaration.redistribution_mode is RedistributionMode.NONE
 
@@ -293,16 +328,14 @@ class _Pace:
     """Lets a search rest, so that the thread of the job seldom waits for the interpreter."""
 
     def __init__(self) -> None:
-        self._began = self._rested = elapsed_ns()
+        self._began, self._rested = elapsed_ns(), thread_ns()
 
     def rest(self) -> None:
         """Called often. Raises ``JobError`` if the search takes too long."""
-        worked = elapsed_ns() - self._rested
-        if worked < _LEAST_WORK_NS:
-            return
-        time.sleep(_REST * worked / 1e9)
-        self._rested = elapsed_ns()
-        if self._rested - self._began > _LONGEST_NS:
+        if (worked := thread_ns() - self._rested) >= _LEAST_WORK_NS:
+            time.sleep(_REST * worked / 1e9)
+            self._rested = thread_ns()
+        if elapsed_ns() - self._began > _LONGEST_NS:
             raise JobError(
                 f"The state is too large to be searched while the job runs: it takes more than "
                 f"{_LONGEST_NS // 10**9} s. Read single keys, or take a savepoint and read its files."

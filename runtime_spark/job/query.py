@@ -19,11 +19,12 @@ from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
-from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.remedies import with_remedies
 from dsv2.runtime.report.subtask_report import SubtaskReport
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.live_state import LiveState, QueryableHandle
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.views.notebook import NotebookHandle
 from runtime_spark.frames.failures import job_failure
@@ -33,6 +34,7 @@ from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
+from runtime_spark.savepoint.live_state import CheckpointState
 
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
@@ -47,7 +49,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob(BaseJob, NotebookHandle):
+class StreamingJob(QueryableHandle, NotebookHandle):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle.
 
     Args:
@@ -85,6 +87,7 @@ class StreamingJob(BaseJob, NotebookHandle):
         self._progress_thread = progress
         self._only_available = only_available
         self._state_key = state_key
+        self._states: tuple[LiveState, CheckpointState] | None = None  # once they are asked for
         self._refuse_batches = False
         self._refused = False
         self._cancelled = False
@@ -214,6 +217,9 @@ class StreamingJob(BaseJob, NotebookHandle):
             if self._is_over():
                 self._writer.note_unwritten()
             self._writer.release()
+            if self._states is not None:
+                with contextlib.suppress(Exception):  # the session has been stopped
+                    self._states[1].release()
 
     def _ends_within(self, seconds: float | None) -> bool:
         try:
@@ -254,6 +260,14 @@ class StreamingJob(BaseJob, NotebookHandle):
         folder = check_unused_path(self._spark, path)
         take_savepoint(self._spark, self._checkpoint.folder, folder, self._state_key)
         return folder.path
+
+    def _live_state(self) -> LiveState:
+        if self._states is None:
+            checkpoint, plan, types = self._checkpoint, self._plan, TypeRegistry.of(self._plan)
+            begun = checkpoint.next_batch - checkpoint.first_batch
+            read = CheckpointState(self._spark, checkpoint.folder, begun, types, self._state_key, plan.job_name)
+            self._states = LiveState(plan, checkpoint.program, types, read.committed), read
+        return self._states[0]
 
     def _await_commit(self) -> None:
         """Wait for the first complete micro-batch of the checkpoint. Before it there is no state."""

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
-from pyspark.storagelevel import StorageLevel
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.record import extended
@@ -19,17 +18,13 @@ from runtime_spark.checkpoint.generation import Generation, read_generation
 from runtime_spark.checkpoint.generations import Generations
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.frames.failures import job_failure, usable
-from runtime_spark.frames.session import settings
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.connect import check_classic
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.state_entries import state_entries
-from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows
+from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows, persisted_rows
 from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
-
-_ENTRIES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_BLOBS, _PAGES = 4, 256  # that a task has in memory
 
 
 def create_savepoint(
@@ -117,19 +112,15 @@ def _write(
     state_key: StateKey | None,
     replay: PendingReplay | None,
 ) -> None:
-    layout = generation.stored.layout
-    make = RowMaker(layout.addresses, generation.history, layout.has_pages, state_key)
-    rows = state_entries(spark, generation).mapInArrow(make, ROWS_SCHEMA)
+    rows = state_entries(spark, generation).mapInArrow(RowMaker.of(generation, state_key), ROWS_SCHEMA)
     record = generation.record
     if replay is not None:
         key = None if state_key is None else state_key.value
         rows = rows.unionAll(local_rows(spark, replay.rows(key)))
         sources = with_values(record.sources, replay.values(key))
         record = replace(record, sources=sources, replays=replay.after)
-    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    rows = persisted_rows(rows, generation)
     try:
-        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if layout.has_pages else _BLOBS)}):
-            rows.count()
         tables = write_tables(rows, folder, record.program)
         holding = holding_operators(rows, record.program)
     finally:

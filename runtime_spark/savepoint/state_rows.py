@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
 
 from dsv2.arrow.keyed.snapshots import stored_columns
 from dsv2.errors import CorruptDataError
@@ -18,7 +19,9 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import StateRow, StoredState, rows_of
 from dsv2.savepoint.tables import COLUMNS
+from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.frames.failures import marked_failures
+from runtime_spark.frames.session import settings
 from runtime_spark.frames.state_history import StateHistory, StateSeal
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.savepoint.state_entries import BLOB, IN_JOURNAL, PAGE
@@ -28,6 +31,8 @@ _ARROW_SCHEMA = pa.schema(
     [("uid", pa.string()), *zip(COLUMNS, (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary()), strict=True)]
 )
 _ROWS_PER_BATCH = 4096
+_ENTRIES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BLOBS, _PAGES = 4, 256  # that a task has in memory
 
 
 class _Entry(NamedTuple):
@@ -69,6 +74,12 @@ class RowMaker:
     history: StateHistory
     in_map: bool
     state_key: StateKey | None
+
+    @classmethod
+    def of(cls, generation: Generation, state_key: StateKey | None) -> RowMaker:
+        """Return one for the state of a generation."""
+        layout = generation.stored.layout
+        return cls(layout.addresses, generation.history, layout.has_pages, state_key)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for ``mapInArrow``, over the entries of ``state_entries``."""
@@ -143,6 +154,14 @@ def to_row_batches(rows: Iterable[tuple[str, StateRow]]) -> Iterator[pa.RecordBa
         columns = zip(*((uid, *row) for uid, row in some), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+
+
+def persisted_rows(rows: DataFrame, generation: Generation) -> DataFrame:
+    """Return rows made by a ``RowMaker``, among others, after they have been made and persisted."""
+    persisted = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    with settings(rows.sparkSession, {_ENTRIES_AT_ONCE: str(_PAGES if generation.stored.layout.has_pages else _BLOBS)}):
+        persisted.count()
+    return persisted
 
 
 def local_rows(spark: SparkSession, rows: Iterable[tuple[str, StateRow]]) -> DataFrame:

@@ -26,7 +26,8 @@ from runtime_spark.frames.session import writing_parquet
 
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
-_HAVE_STATE = [kind.value for kind in RowKind if kind.is_of_state]
+HAVE_STATE = [kind.value for kind in RowKind if kind.is_of_state]
+"""The kinds of rows that belong to a declared state."""
 
 
 def write_tables(rows: DataFrame, folder: Folder, program: ProgramDescription) -> list[SavepointTable]:
@@ -51,7 +52,7 @@ def write_tables(rows: DataFrame, folder: Folder, program: ProgramDescription) -
 
 
 def _tables(rows: DataFrame, program: ProgramDescription) -> Iterator[SavepointTable]:
-    of_table = rows.groupBy("uid", "kind", F.when(F.col("kind").isin(_HAVE_STATE), F.col("state")).alias("state"))
+    of_table = rows.groupBy("uid", "kind", F.when(F.col("kind").isin(HAVE_STATE), F.col("state")).alias("state"))
     found = of_table.agg(F.min("key_bytes")).collect()
     codec = Codec(StandIns())
     in_order = sorted(found, key=lambda row: (row[0], row[1], row[2] or ""))

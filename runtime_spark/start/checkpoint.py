@@ -88,6 +88,8 @@ class Checkpoint:
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
+        self.program = record.program
+        """Describes ``plan``."""
         self.job_id = record.job_id
         """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
         self.first_batch = record.first_batch

@@ -101,10 +101,7 @@ class LiveJob(WatchedJob, JobListener):
     def queryable(self) -> QueryableJob:
         job: object = self._job
         if not isinstance(job, QueryableJob):
-            raise ConfigurationError(
-                "The state of a job can be read while it runs on the local runtime only. Take a savepoint, and read "
-                "the state of that."
-            )
+            raise ConfigurationError("This is a BATCH job, which has no checkpoint with state.")
         return job
 
     def stop(self) -> None:

@@ -27,7 +27,7 @@ from dsv2.jobs.unfinished_jobs import _watched, watch
 from dsv2.testing import Stop, TestSource
 from dsv2.views.dashboard import Dashboard, app, http, responses
 from dsv2.views.dashboard.jobs import Board, Status
-from dsv2.views.dashboard.running_job import LiveJob
+from dsv2.views.dashboard.running_job import DashboardRuntime, LiveJob
 from dsv2.views.dashboard.server import DashboardServer, _servers, server_of
 from tests.dashboard_client import TOKEN, ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
@@ -177,6 +177,15 @@ def test_refused_job_is_not_shown() -> None:
         with pytest.raises(ConfigurationError):
             env.execute("never", dashboard=server.settings.port, savepoint="/nowhere")
         assert get(server, "/api/jobs") == []
+
+
+def test_job_that_begins_later_is_shown() -> None:
+    with shown() as server:
+        env = ExecutionEnvironment.get_instance("local")
+        pipeline(env)
+        begins_later = Mock(spec=["start"])  # a runtime whose jobs begin in threads of their own
+        DashboardRuntime(begins_later, server.settings.port).start(env.build_plan("slow"), RunOptions())
+        assert [one["status"] for one in get(server, "/api/jobs")] == ["starting"]
 
 
 def test_events_tell_of_changes() -> None:
