@@ -23,6 +23,8 @@ from components.fork_server import ForkServer
 from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
 from components.mariadb import MariaDBServer
+from components.mosquitto import MosquittoBroker
+from components.nats import NatsServer
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.python_path import python_path
@@ -40,6 +42,8 @@ ServerT = TypeVar(
     "ServerT",
     KafkaBroker,
     MariaDBServer,
+    MosquittoBroker,
+    NatsServer,
     PostgresServer,
     PrometheusServer,
     RedisServer,
@@ -62,6 +66,8 @@ _MARKERS = {
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
     "redis_server": "redis",
+    "nats_server": "nats",
+    "mosquitto_broker": "mqtt",
     "s3_server": "s3",
     "hdfs_cluster": "spark",
     "connect_server": "spark",
@@ -229,6 +235,8 @@ postgres_server_without_decoding = _server(partial(PostgresServer, wal_level="re
 
 mariadb_server = _server(MariaDBServer)
 redis_server = _server(RedisServer)
+nats_server = _server(NatsServer)
+mosquitto_broker = _server(MosquittoBroker)
 s3_server = _server(S3Server)
 hdfs_cluster = _server(HdfsCluster)
 

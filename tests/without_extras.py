@@ -21,7 +21,7 @@ import dsv2
 from dsv2.aggregates import Key, Sum
 from dsv2.cli import main
 from dsv2.client import connect
-from dsv2.connectors import delta, files, formats, http, iceberg, kafka, opensearch, postgres, redis, sql
+from dsv2.connectors import delta, files, formats, http, iceberg, kafka, mqtt, nats, opensearch, postgres, redis, sql
 from dsv2.dead_letters import DeadLetters
 from dsv2.extension.join import Left, Right, join
 from dsv2.jobs import JobHandle
@@ -125,6 +125,9 @@ USES: dict[str, Callable[[], object]] = {
     "SqlSink": lambda: sql.SqlSink("sqlite://", "t", ["a"]),
     "RedisSource": lambda: redis.RedisSource("redis://h", streams=["s"], decode=ANY),
     "RedisSink": lambda: redis.RedisSink("redis://h", ANY),
+    "NatsSource": lambda: nats.NatsSource("nats://h", streams=["s"], decode=ANY),
+    "NatsSink": lambda: nats.NatsSink("nats://h", "s", ANY),
+    "MqttSink": lambda: mqtt.MqttSink("mqtt://h", "t", ANY),
     "HttpSink": lambda: http.HttpSink("http://h"),
     "OpenSearchSink": lambda: opensearch.OpenSearchSink("http://h", "i"),
     "DeltaSource": lambda: delta.DeltaSource(FOLDER / "delta", Sale),

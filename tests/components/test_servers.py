@@ -13,6 +13,8 @@ import pytest
 
 from components.kafka import KafkaBroker
 from components.mariadb import MariaDBServer
+from components.mosquitto import MosquittoBroker
+from components.nats import NatsServer
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.redis import RedisServer
@@ -115,6 +117,15 @@ def test_missing_redis_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingComponentError, match="apt-get install redis-server"):
         RedisServer(tmp_path)
+
+
+@pytest.mark.parametrize("server", [NatsServer, MosquittoBroker])
+def test_missing_messaging_is_reported_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type[NatsServer | MosquittoBroker]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    with pytest.raises(MissingComponentError, match=r"apt-get install (nats-server|mosquitto)"):
+        server(tmp_path)
 
 
 def test_missing_postgresql_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

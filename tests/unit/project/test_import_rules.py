@@ -70,6 +70,8 @@ CLIENTS = {
     "iceberg": {"pyarrow", "pyiceberg"},
     "kafka": {"confluent_kafka"},
     "lakehouse": {"pyarrow"},
+    "mqtt": {"paho"},
+    "nats": {"nats"},
     "opensearch": {"urllib3"},
     "postgres": {"psycopg"},
     "redis": {"redis"},

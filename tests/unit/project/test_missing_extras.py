@@ -40,6 +40,8 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     "sql": (("sqlalchemy",), ("SqlSource", "SqlSink")),
     "duckdb": (("duckdb",), ("JobClient.sql",)),
     "redis": (("redis",), ("RedisSource", "RedisSink")),
+    "nats": (("nats",), ("NatsSource", "NatsSink")),
+    "mqtt": (("paho.mqtt",), ("MqttSink",)),
     "http": (("urllib3",), ("HttpSink", "OpenSearchSink")),
     "delta": (("deltalake",), ("DeltaSource", "DeltaSink")),
     "iceberg": (("pyiceberg",), ("IcebergSource", "IcebergSink")),
