@@ -7,7 +7,7 @@ logged: it is the one whose function, context or runtime object is found innermo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -54,15 +54,19 @@ def in_operator(uid: str, subtask: int | None = None) -> Iterator[None]:
         yield
 
 
-def in_scope_by_step(scope: LogScope, steps: Iterator[T]) -> Iterator[T]:
+def in_scope_by_step(scope: LogScope, steps: Generator[T, None, None]) -> Generator[T, None, None]:
     """Yield the items of ``steps``. Each is computed in ``scope``; the code that uses it is not."""
-    while True:
+    try:
+        while True:
+            with in_scope(scope):
+                try:
+                    step = next(steps)
+                except StopIteration:
+                    return
+            yield step
+    finally:
         with in_scope(scope):
-            try:
-                step = next(steps)
-            except StopIteration:
-                return
-        yield step
+            steps.close()
 
 
 def current_scope() -> LogScope:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol
 
 from dsv2.base.clock import Clock
@@ -110,7 +111,7 @@ class SplitReader:
         self._operator = operator
         self.task = task
         self._reading: SplitReading | None = None
-        self._runs: Iterator[int] = iter(())
+        self._runs: Generator[int, None, None] | None = None  # the batches of the micro-batch
         self.can_read = False
         """True if this micro-batch has further records, or the end of input."""
 
@@ -125,9 +126,16 @@ class SplitReader:
 
     def read(self, choice: random.Random | None) -> None:
         """Read the next batch of records, whose size the source determines."""
+        assert self._runs is not None
         if next(self._runs, None) is None:
             self.can_read = False
         self.task.flush()
+
+    def close(self) -> None:
+        """Close the reader of the source because the job has failed. Errors that it raises now are ignored."""
+        if self._runs is not None:
+            with contextlib.suppress(Exception):  # the first failure is the one to report
+                self._runs.close()
 
     def report(self) -> Report | None:
         """Return the report on the last micro-batch, if there was one."""

@@ -160,7 +160,10 @@ class TaskGroup:
         return rows_of(self.subtasks[place].snapshot(), index, self._job.codec, owner, read_tables, stores)
 
     def close(self) -> None:
-        """Close every open function after a failure."""
+        """Close every open function and reader after a failure."""
+        for reader in self.readers.values():
+            if isinstance(reader, SplitReader):
+                reader.close()
         for subtask in self.subtasks.values():
             subtask.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -116,8 +116,8 @@ class SplitReading:
             times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}
             self._clock = ReaderClock(operator.watermarks, times, order.sent)
 
-    def run(self) -> Iterator[int]:
-        """Execute the order, including the start and end of the source.
+    def run(self) -> Generator[int, None, None]:
+        """Execute the order, including the start and end of the source. Close it if the job ends before that.
 
         Yields:
             The number of records of each batch, after it has been sent.
@@ -127,7 +127,7 @@ class SplitReading:
         """
         return in_scope_by_step(self._task.scope, self._run())
 
-    def _run(self) -> Iterator[int]:
+    def _run(self) -> Generator[int, None, None]:
         if self._order.first:
             self._begin()
         if ACTIVE in self._order.signals:
@@ -167,7 +167,7 @@ class SplitReading:
         if self._operator.watermarks is not None and not self._operator.watermarks.emits:
             self._sender.send(PROCESSING_TIME)
 
-    def _do_steps(self) -> Iterator[int]:
+    def _do_steps(self) -> Generator[int, None, None]:
         reader: SourceReader[Any, Any] | None = None
         try:
             for step in self._order.steps:

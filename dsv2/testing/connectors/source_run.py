@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import cloudpickle
@@ -78,10 +79,9 @@ class SourceRun:
         found: list[RecordBatch[Any]] = []
         for order in self.orders():
             source = cloudpickle.loads(cloudpickle.dumps(self.source))  # as for a task
-            reader = source.create_reader(Reader())
-            for portion in order.portions:
-                found += reader.read(portion.start, portion.stop)
-            reader.close()
+            with closing(source.create_reader(Reader())) as reader:
+                for portion in order.portions:
+                    found += reader.read(portion.start, portion.stop)
         return found
 
     def orders(self) -> list[ReaderOrder]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.runtime.report import base_job, job_waiting
+from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sinks import CollectSink, ForeachBatchSink
-from dsv2.sources import DataGeneratorSource, HybridSource, Portion, Source
+from dsv2.sources import DataGeneratorSource, HybridSource, Portion, Source, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock
 from tests.durations import ms
 from tests.spans import Item, Span, Spans, everything, number_of
@@ -474,3 +477,40 @@ def test_paused_splits_are_read_without_endless_waiting(checks: bool) -> None:
         found = run_available(Spans({"long": 30}, bounded=bounded), Spans({"short": 3}, bounded=False), **options)
         assert [item for item in found if item.span == "short"] == everything({"short": 3})
         assert len(found) < 15
+
+
+class Counted(Spans):
+    """Counts the readers that are open."""
+
+    open = 0
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
+        Counted.open += 1
+        return CountedReader(super().create_reader(ctx))
+
+
+class CountedReader(SourceReader[Item, Span]):
+    def __init__(self, reader: SourceReader[Item, Span]) -> None:
+        self.reader = reader
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
+        for batch in self.reader.read(start, stop):
+            yield from (RecordBatch([item]) for item in batch.rows())
+
+    def close(self) -> None:
+        Counted.open -= 1
+
+
+def test_readers_are_closed_when_the_job_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, held = SplitReading.run, list[Any]()
+
+    def kept(reading: SplitReading) -> Any:
+        held.append(run(reading))  # otherwise the garbage collector would close it some time later
+        return held[-1]
+
+    monkeypatch.setattr(SplitReading, "run", kept)
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    env.from_source(Counted({"a": 3, "b": 3})).shuffle().map(lambda item: 1 // 0).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError):
+        env.execute()
+    assert Counted.open == 0
