@@ -10,17 +10,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from components.kafka_certificates import Authority
 from components.maven import maven_classpath
 from components.server import MissingComponentError, Server, free_ports
 
 __all__ = ("PASSWORD", "USER", "KafkaBroker", "kafka_classpath")
 
-USER, PASSWORD = "dsv2", "not-a-secret"  # for experiments with the secured listener
+USER, PASSWORD = "dsv2", "not-a-secret"  # for experiments with the secured listeners
 _POM = Path(__file__).with_name("kafka-pom.xml")
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_PROTOCOLS = (
+    "PLAIN:PLAINTEXT,SECURED:SASL_SSL,SCRAM:SASL_PLAINTEXT,CERTIFIED:SSL,TOKENS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+)
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
@@ -34,7 +39,7 @@ def kafka_classpath() -> str:
 
 
 def java_program(name: str) -> str:
-    """Return the path of a program of the JDK, such as ``java`` or ``keytool``.
+    """Return the path of a program of the JDK, such as ``java``.
 
     Raises:
         MissingComponentError: It is not installed.
@@ -53,6 +58,9 @@ def java_program(name: str) -> str:
 class _Ports:
     plain: int
     secured: int
+    scram: int
+    certified: int
+    tokens: int
     controller: int
 
 
@@ -66,15 +74,21 @@ class KafkaBroker:
     Attributes:
         bootstrap_servers: The address of the listener without authentication.
         secured_servers: The address of the listener with TLS, which requires ``USER`` and ``PASSWORD`` (SASL PLAIN).
-        certificate: The certificate that clients of ``secured_servers`` must trust.
+        scram_servers: The address of the listener for SCRAM-SHA-256 and SCRAM-SHA-512, with ``USER`` and ``PASSWORD``.
+        certified_servers: The address of the listener with TLS, which requires a certificate of ``authority``.
+        token_servers: The address of the listener for OAUTHBEARER, which accepts tokens without a signature. A session
+            ends with its token.
+        certificate: The certificate that clients must trust if they use TLS.
+        client_certificate: A certificate for ``certified_servers``.
+        client_key: Its key, encrypted with ``PASSWORD``.
 
     Raises:
         MissingComponentError: Java or the jars are missing.
     """
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
-        plain, secured, controller = free_ports(3)
-        self._ports = _Ports(plain if port is None else port, secured, controller)
+        plain, *others = free_ports(6)
+        self._ports = _Ports(plain if port is None else port, *others)
         self._folder = folder
         java, classpath = java_program("java"), kafka_classpath()
         self._java = [java, *_JVM, "-cp", classpath]
@@ -83,7 +97,12 @@ class KafkaBroker:
         )
         self.bootstrap_servers = f"127.0.0.1:{self._ports.plain}"
         self.secured_servers = f"127.0.0.1:{self._ports.secured}"
+        self.scram_servers = f"127.0.0.1:{self._ports.scram}"
+        self.certified_servers = f"127.0.0.1:{self._ports.certified}"
+        self.token_servers = f"127.0.0.1:{self._ports.tokens}"
         self.certificate = folder / "certificate.pem"
+        self.client_certificate = folder / "client.pem"
+        self.client_key = folder / "client.key"
 
     def start(self) -> None:
         """Start the broker and wait until it listens. The first start initializes the folder."""
@@ -91,8 +110,10 @@ class KafkaBroker:
         properties.write_text(self._properties())
         if not self.certificate.exists():
             format_storage = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
-            subprocess.run([*self._java, *format_storage], capture_output=True, check=True)
-            self._make_certificate()
+            login = f"name={USER},password={PASSWORD}"
+            users = [part for name in _SCRAM for part in ("--add-scram", f"{name}=[{login}]")]
+            subprocess.run([*self._java, *format_storage, *users], capture_output=True, check=True)
+            self._make_certificates()
         self._server.start()
 
     def stop(self) -> None:
@@ -112,36 +133,40 @@ class KafkaBroker:
         """The last lines of the log."""
         return self._server.log_tail
 
-    def _make_certificate(self) -> None:
-        keytool, store = java_program("keytool"), ["-keystore", str(self._folder / "keys.p12"), "-storepass", PASSWORD]
-        names = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "3650"]
-        subprocess.run(
-            [keytool, "-genkeypair", "-alias", "broker", "-keyalg", "EC", *names, *store],
-            capture_output=True,
-            check=True,
-        )
-        subprocess.run(
-            [keytool, "-exportcert", "-alias", "broker", "-rfc", "-file", str(self.certificate), *store],
-            capture_output=True,
-            check=True,
-        )
+    def _make_certificates(self) -> None:
+        authority = Authority("dsv2 tests", self.certificate)
+        authority.sign("client", self.client_certificate, self.client_key, PASSWORD)
+        certificate, key = self._folder / "broker.pem", self._folder / "broker.key"
+        authority.sign("broker", certificate, key)
+        (self._folder / "keys.pem").write_text(key.read_text() + certificate.read_text())
 
     def _properties(self) -> str:
         ports = self._ports
-        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        names = ("PLAIN", "SECURED", "SCRAM", "CERTIFIED", "TOKENS", "CONTROLLER")
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in zip(names, astuple(ports), strict=True))
+        modules = "org.apache.kafka.common.security"
+        scram = f"{modules}.scram.ScramLoginModule required;"
         return f"""\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{ports.controller}
 controller.listener.names=CONTROLLER
-listeners=PLAIN://127.0.0.1:{ports.plain},SECURED://127.0.0.1:{ports.secured},CONTROLLER://127.0.0.1:{ports.controller}
-listener.security.protocol.map=PLAIN:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT
+listeners={listeners}
+listener.security.protocol.map={_PROTOCOLS}
 inter.broker.listener.name=PLAIN
 sasl.enabled.mechanisms=PLAIN
-listener.name.secured.plain.sasl.jaas.config={login}
-ssl.keystore.type=PKCS12
-ssl.keystore.location={self._folder}/keys.p12
-ssl.keystore.password={PASSWORD}
+listener.name.secured.plain.sasl.jaas.config={modules}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";
+listener.name.scram.sasl.enabled.mechanisms={",".join(_SCRAM)}
+listener.name.scram.scram-sha-256.sasl.jaas.config={scram}
+listener.name.scram.scram-sha-512.sasl.jaas.config={scram}
+listener.name.certified.ssl.client.auth=required
+listener.name.tokens.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.tokens.oauthbearer.sasl.jaas.config={modules}.oauthbearer.OAuthBearerLoginModule required;
+listener.name.tokens.oauthbearer.connections.max.reauth.ms=3600000
+ssl.keystore.type=PEM
+ssl.keystore.location={self._folder}/keys.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={self.certificate}
 log.dirs={self._folder}/data
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000

@@ -11,6 +11,7 @@ from dsv2.connectors.kafka.offsets import OffsetLookup, OffsetsInitializer
 from dsv2.connectors.kafka.sink import KafkaSink
 from dsv2.connectors.kafka.source import KafkaSource
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
+from dsv2.connectors.kafka.tokens import OAuthCallback, Token
 
 __all__ = (
     "DeliveryGuarantee",
@@ -19,10 +20,12 @@ __all__ = (
     "KafkaSink",
     "KafkaSource",
     "KafkaSplit",
+    "OAuthCallback",
     "OffsetLookup",
     "OffsetsInitializer",
     "OnOffsetsOutOfRange",
     "SplitAssignment",
+    "Token",
     "TopicPartition",
     "keys_and_values",
     "values",

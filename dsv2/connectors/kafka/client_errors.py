@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,9 +28,9 @@ class KafkaClientLog:
         self._log.write(level, facility, self._redacted(template % (facility, client, message)))
 
 
+_REJECTED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PERMANENT = {
-    KafkaError._AUTHENTICATION: "The brokers rejected the credentials",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers rejected the credentials",
+    **dict.fromkeys(_REJECTED, "The brokers rejected the credentials"),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user is not authorized to use this topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "The user is not authorized to use this consumer group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user is not authorized to do this on the cluster",
@@ -37,6 +38,8 @@ _PERMANENT = {
     KafkaError._SSL: "A secure connection to the brokers could not be established",
     KafkaError._INVALID_ARG: "The client library rejected the options",
 }
+# A broker that rejects a certificate closes the connection with one of the alerts of TLS about certificates.
+_REJECTED_CERTIFICATE = re.compile(r"SSL alert number (4[2-689]|116)\b")
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _UNAVAILABLE = (
@@ -83,7 +86,11 @@ class ClientErrors:
 
 def is_permanent(error: KafkaError) -> bool:
     """Return whether a retry cannot succeed."""
-    return error.fatal() or error.code() in _PERMANENT
+    return error.fatal() or error.code() in _PERMANENT or _is_rejected_certificate(error)
+
+
+def _is_rejected_certificate(error: KafkaError) -> bool:
+    return error.code() == KafkaError._TRANSPORT and _REJECTED_CERTIFICATE.search(error.str()) is not None
 
 
 def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> JobError:
@@ -95,8 +102,12 @@ def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> Job
         error: The error of the client library. Secrets are removed from its text.
     """
     reason = _PERMANENT.get(error.code(), "The request failed")
-    if error.code() in _UNAVAILABLE:
+    if _is_rejected_certificate(error):
+        reason = "The brokers rejected the certificate of the client, or it has none"
+    elif error.code() in _UNAVAILABLE:
         reason = "The brokers do not answer"
+    elif error.code() in _REJECTED and connection.tokens is not None:
+        reason = connection.tokens.rejected() or reason
     elif error.code() in _FENCED:
         reason = "A newer attempt of the same task has taken over, or transaction.timeout.ms has passed"
     message = connection.redacted(error.str())

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
+from dsv2.connectors.kafka.tokens import OAuthCallback, TokenSource, check_login
 from dsv2.errors import ConfigurationError
 
 Config: TypeAlias = dict[str, Any]
@@ -25,6 +26,7 @@ _RESERVED = {
     "transactional.id": "transactional_id_prefix",
     "enable.idempotence": "delivery",
     "acks": "delivery",
+    "oauth_cb": "the argument oauth_cb",
     "request.required.acks": "delivery",
 }
 _CONSUMER: Config = {
@@ -61,12 +63,14 @@ class KafkaConnection:
         options: Options of librdkafka.
         retry_timeout_ms: How long to retry while no broker answers, in ms.
         group_id: The consumer group, if there is one.
+        tokens: The tokens of SASL OAUTHBEARER, if a function returns them.
     """
 
     bootstrap_servers: str
     options: ClientOptions
     retry_timeout_ms: int
     group_id: str | None = None
+    tokens: TokenSource | None = None
 
     @staticmethod
     def checked(
@@ -75,6 +79,7 @@ class KafkaConnection:
         options: Mapping[str, OptionValue],
         retry_timeout: timedelta,
         group_id: str | None = None,
+        oauth_cb: OAuthCallback | None = None,
     ) -> KafkaConnection:
         """Check the arguments of the connector ``user``.
 
@@ -97,7 +102,14 @@ class KafkaConnection:
         from dsv2.connectors.kafka.option_check import check_options
 
         check_options(user, hidden)
-        return KafkaConnection(bootstrap_servers, hidden, retry_timeout_ms, group_id)
+        tokens = check_login(user, hidden, oauth_cb)
+        return KafkaConnection(bootstrap_servers, hidden, retry_timeout_ms, group_id, tokens)
+
+    @property
+    def key(self) -> str:
+        """Equal for connections that may share a client. Contains secrets."""
+        tokens = None if self.tokens is None else self.tokens.key
+        return repr((self.bootstrap_servers, sorted(self.options.items()), self.group_id, tokens))
 
     @property
     def sees_uncommitted(self) -> bool:
@@ -105,8 +117,9 @@ class KafkaConnection:
         return self.options.get("isolation.level") == "read_uncommitted"
 
     def client_config(self) -> Config:
-        """The configuration of admin clients."""
-        return {**_CLIENT_DEFAULTS, "bootstrap.servers": self.bootstrap_servers, **self.options}
+        """The configuration of admin clients. Raises ``JobError`` if there is no token."""
+        tokens: Config = {} if self.tokens is None else {"oauth_cb": self.tokens.prepared()}
+        return {**_CLIENT_DEFAULTS, "bootstrap.servers": self.bootstrap_servers, **self.options, **tokens}
 
     def consumer_config(self) -> Config:
         """The configuration of consumers, which never join their group."""
@@ -121,8 +134,8 @@ class KafkaConnection:
         return {**_PRODUCER_DEFAULTS, **ours, **self.client_config(), **_PRODUCER}
 
     def redacted(self, text: str) -> str:
-        """Return ``text`` with the secrets of the options hidden."""
-        return self.options.redacted(text)
+        """Return ``text`` with the secrets of the options and the token hidden."""
+        return self.options.redacted(text if self.tokens is None else self.tokens.redacted(text))
 
     def presentable(self, error: Exception) -> Exception | None:
         """Return ``error`` as the cause of another error; None if it contains a secret, as tracebacks show causes."""

@@ -49,21 +49,17 @@ class Pool(Generic[ClientT]):
 
     def borrow(self, connection: KafkaConnection) -> ClientT:
         """Return an idle client, or create one. Propagates errors of its creation."""
-        client = self._idle.pop(_key(connection), None)
+        client = self._idle.pop(connection.key, None)
         return self._make(connection) if client is None else client
 
     def give_back(self, connection: KafkaConnection, client: ClientT) -> None:
         """Keep ``client``, which has not failed, for the next borrower."""
-        if (other := self._idle.pop(_key(connection), None)) is not None:
+        if (other := self._idle.pop(connection.key, None)) is not None:
             other.close()
-        self._idle[_key(connection)] = client
+        self._idle[connection.key] = client
 
     def close_idle(self) -> None:
         """Close all idle clients."""
         while self._idle:
             with contextlib.suppress(KeyError):  # another thread borrowed the last one
                 self._idle.popitem()[1].close()
-
-
-def _key(connection: KafkaConnection) -> str:
-    return repr(sorted(connection.consumer_config().items()))

@@ -82,7 +82,9 @@ class RecordProducer:
 
     def flush(self) -> None:
         """Wait until the brokers have acknowledged all messages. Raises ``JobError``."""
-        self._client.flush(self._connection.retry_timeout_ms / 1000 + _PAUSE_SECONDS)
+        deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000 + _PAUSE_SECONDS
+        while self._client.flush(_PAUSE_SECONDS) and time.monotonic() < deadline:
+            self._check()  # a retry does not help if the credentials are rejected
         self._check()
         if self._errors.purged is not None:
             raise failure_of(self._connection, _WRITING, self._errors.purged)
@@ -158,12 +160,9 @@ class TransactionalProducer(RecordProducer):
         Raises:
             JobError: The brokers reject the request or do not answer.
         """
-        config: Config = {**self._connection.client_config(), "group.id": self._group}
-        consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
-        try:
-            group = consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
+        consumer = Consumer({"group.id": self._group, "log_level": 0})  # never connects
+        group = consumer.consumer_group_metadata()
+        consumer.close()
         offsets = [confluent_kafka.TopicPartition(*partition, offset, note)]
         self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
 

@@ -13,6 +13,7 @@ from dsv2.connectors.kafka.choices import DeliveryGuarantee
 from dsv2.connectors.kafka.connection import MAX_MESSAGE_BYTES, KafkaConnection
 from dsv2.connectors.kafka.encoder import Headers, MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.split import TopicPartition
+from dsv2.connectors.kafka.tokens import OAuthCallback
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
@@ -51,6 +52,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         marker_topic: str | None = None,
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
+        oauth_cb: OAuthCallback | None = None,
     ) -> None:
         """Create the sink.
 
@@ -72,6 +74,8 @@ class KafkaSink(ParallelSink[T], Generic[T]):
                 user may read. Default: ``topic``, if it is a name.
             retry_timeout: How long to retry while no broker answers.
             options: Options of librdkafka for TLS, SASL, compression etc. Secrets among them are never shown.
+            oauth_cb: Returns a token of SASL OAUTHBEARER and when it expires, in seconds since the epoch. Called in
+                the driver and in tasks, in a thread of the client library. Must be picklable for Spark.
 
         Raises:
             ConfigurationError: An argument is invalid, or the client library is not installed.
@@ -84,7 +88,9 @@ class KafkaSink(ParallelSink[T], Generic[T]):
                 "KafkaSink stores the number of a micro-batch as an offset of a topic. If topic is a function, specify "
                 "this topic with marker_topic=..., or use delivery='at-least-once'."
             )
-        self._connection = KafkaConnection.checked("KafkaSink", bootstrap_servers, options or {}, retry_timeout)
+        self._connection = KafkaConnection.checked(
+            "KafkaSink", bootstrap_servers, options or {}, retry_timeout, oauth_cb=oauth_cb
+        )
         self._encoder = MessageEncoder(topic, value, key, headers, partition)
         self.exactly_once = guarantee is DeliveryGuarantee.EXACTLY_ONCE
         self._prefix = transactional_id_prefix

@@ -18,6 +18,7 @@ from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ManyDecode
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import Subscription
+from dsv2.connectors.kafka.tokens import OAuthCallback
 from dsv2.errors import ConfigurationError
 from dsv2.sources import (
     AssigningSource,
@@ -69,6 +70,7 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
         ) = OnOffsetsOutOfRange.FAIL,
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
+        oauth_cb: OAuthCallback | None = None,
     ) -> None:
         """Create the source. Exactly one of ``topics`` and ``topic_pattern`` is required.
 
@@ -93,6 +95,8 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
                 continue at the ``"earliest"`` or ``"latest"`` offset.
             retry_timeout: How long to retry while no broker answers, before the job fails.
             options: Options of librdkafka for TLS, SASL etc. Secrets among them are never shown.
+            oauth_cb: Returns a token of SASL OAUTHBEARER and when it expires, in seconds since the epoch. Called in
+                the driver and in tasks, in a thread of the client library. Must be picklable for Spark.
 
         Raises:
             ConfigurationError: An argument is invalid, or the client library is not installed.
@@ -113,7 +117,7 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         self._connection = KafkaConnection.checked(
-            "KafkaSource", bootstrap_servers, options or {}, retry_timeout, group_id
+            "KafkaSource", bootstrap_servers, options or {}, retry_timeout, group_id, oauth_cb
         )
         self._subscription = Subscription(
             None if topics is None else tuple(dict.fromkeys(topics)),
