@@ -34,7 +34,7 @@ mypy_path = $MYPY_CONFIG_FILE_DIR/shop
 strict = true
 explicit_package_bases = true
 
-[mypy-joblib.*,pyarrow.*,sklearn.*]
+[mypy-aws_msk_iam_sasl_signer.*,azure.*,joblib.*,pyarrow.*,sklearn.*]
 ignore_missing_imports = true
 
 [mypy-confluent_kafka.*]
