@@ -21,7 +21,21 @@ import dsv2
 from dsv2.aggregates import Key, Sum
 from dsv2.cli import main
 from dsv2.client import connect
-from dsv2.connectors import delta, files, formats, http, iceberg, kafka, mqtt, nats, opensearch, postgres, redis, sql
+from dsv2.connectors import (
+    delta,
+    files,
+    formats,
+    http,
+    iceberg,
+    kafka,
+    kinesis,
+    mqtt,
+    nats,
+    opensearch,
+    postgres,
+    redis,
+    sql,
+)
 from dsv2.dead_letters import DeadLetters
 from dsv2.extension.join import Left, Right, join
 from dsv2.jobs import JobHandle
@@ -128,6 +142,8 @@ USES: dict[str, Callable[[], object]] = {
     "NatsSource": lambda: nats.NatsSource("nats://h", streams=["s"], decode=ANY),
     "NatsSink": lambda: nats.NatsSink("nats://h", "s", ANY),
     "MqttSink": lambda: mqtt.MqttSink("mqtt://h", "t", ANY),
+    "KinesisSource": lambda: kinesis.KinesisSource("s", ANY),
+    "KinesisSink": lambda: kinesis.KinesisSink("s", bytes),
     "HttpSink": lambda: http.HttpSink("http://h"),
     "OpenSearchSink": lambda: opensearch.OpenSearchSink("http://h", "i"),
     "DeltaSource": lambda: delta.DeltaSource(FOLDER / "delta", Sale),

@@ -69,6 +69,7 @@ CLIENTS = {
     "http": {"urllib3"},
     "iceberg": {"pyarrow", "pyiceberg"},
     "kafka": {"confluent_kafka"},
+    "kinesis": {"boto3", "botocore"},
     "lakehouse": {"pyarrow"},
     "mqtt": {"paho"},
     "nats": {"nats"},

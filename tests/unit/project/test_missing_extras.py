@@ -42,6 +42,7 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     "redis": (("redis",), ("RedisSource", "RedisSink")),
     "nats": (("nats",), ("NatsSource", "NatsSink")),
     "mqtt": (("paho.mqtt",), ("MqttSink",)),
+    "kinesis": (("boto3",), ("KinesisSource", "KinesisSink")),
     "http": (("urllib3",), ("HttpSink", "OpenSearchSink")),
     "delta": (("deltalake",), ("DeltaSource", "DeltaSink")),
     "iceberg": (("pyiceberg",), ("IcebergSource", "IcebergSink")),

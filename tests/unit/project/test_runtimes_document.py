@@ -16,6 +16,7 @@ import dsv2.connectors.files
 import dsv2.connectors.http
 import dsv2.connectors.iceberg
 import dsv2.connectors.kafka
+import dsv2.connectors.kinesis
 import dsv2.connectors.mqtt
 import dsv2.connectors.nats
 import dsv2.connectors.opensearch
@@ -38,7 +39,8 @@ TEXT = (ROOT / "docs" / "runtimes.md").read_text()
 MODULES = (
     dsv2.arrow, dsv2.sinks, dsv2.sources, dsv2.testing, dsv2.connectors.files, dsv2.connectors.kafka,
     dsv2.connectors.postgres, dsv2.connectors.sql, dsv2.connectors.redis, dsv2.connectors.delta, dsv2.connectors.http,
-    dsv2.connectors.iceberg, dsv2.connectors.mqtt, dsv2.connectors.nats, dsv2.connectors.opensearch,
+    dsv2.connectors.iceberg, dsv2.connectors.kinesis, dsv2.connectors.mqtt, dsv2.connectors.nats,
+    dsv2.connectors.opensearch,
 )  # fmt: skip
 
 
