@@ -102,7 +102,7 @@ JOBS = {
         Job("servers-blob", "storms.jobs.servers", ("blob",)),
         Job("servers-map", "storms.jobs.servers", ("map",)),
         Job("local-two-sources-small", "storms.jobs.two_sources", ("", "3000"), _LOCAL),
-        Job("local-two-sources", "storms.jobs.two_sources", (), _LOCAL),
+        Job("local-two-sources", "storms.jobs.two_sources", ("", "8000"), _LOCAL),
         Job("local-upgraded", "storms.jobs.upgraded", (), _LOCAL),
         Job("local-servers", "storms.jobs.servers", ("",), _LOCAL),
     )

@@ -71,7 +71,8 @@ class LocalAttack:
         if phase in (*WORKER_POINTS, *FROM_OUTSIDE):
             kill.give()
             later = Whose.JOB if phase in WORKER_POINTS else Whose.JOB_LATER
-            last = Kill(str(self._folder), "mark", chance.randrange(10**9), 2 * _MOST_PASSED, power, later)
+            passed = 1 if later == Whose.JOB_LATER else passed + 2
+            last = Kill(str(self._folder), "mark", chance.randrange(10**9), passed, power, later)
         self._run_to(last)
         return kill.phase_reached() == phase
 
