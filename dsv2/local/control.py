@@ -43,6 +43,11 @@ class JobControl:
         """True if the run ends before its next micro-batch."""
         return self.is_stopping or self._begins_again
 
+    @property
+    def is_requested(self) -> bool:
+        """True if something was requested since the last call of ``serve``."""
+        return self._wake.is_set()
+
     def takes_restart(self) -> bool:
         """Called by the job when a run has stopped: whether it begins another one."""
         begins_again, self._begins_again = self._begins_again, False

@@ -94,6 +94,7 @@ class JobStart:
 
 
 _FIRST_POLL_MS, _LAST_POLL_MS = 1, 10  # pauses before sources without new data are polled again
+_LONGEST_WAIT_MS = 250  # for sources that can wait
 _NS_BETWEEN_FILES = 100_000_000  # of progress, which has the last micro-batches
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 
@@ -225,6 +226,7 @@ class MicroBatchRunner:
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
         self._poll_ms = _LAST_POLL_MS
+        self._is_woken = False  # a source had something to read, so if it was not planned, the next pause is short
         self._reports = reports
         self._is_stored = True  # the progress after the last micro-batch
         self._next_file_ns = 0
@@ -345,8 +347,19 @@ class MicroBatchRunner:
             wait_ms = min(self._poll_ms, max(self._ms_to_deadline(), 0))
             if self._run.is_paced:
                 self._clock.wait(timedelta(milliseconds=wait_ms))
-            else:
+            elif self._is_woken or (woken := self._waited_for_sources()) is None:
+                self._is_woken = False
                 self._control.wait(wait_ms / 1000)
+            else:
+                self._is_woken = woken
+
+    def _waited_for_sources(self) -> bool | None:
+        """Wait for a source with something to read. Returns whether there is one; None: not all sources can wait."""
+        end_ns = elapsed_ns() + round(1e6 * min(_LONGEST_WAIT_MS, max(self._ms_to_deadline(), 0)))
+        woken: bool | None = False
+        while woken is False and elapsed_ns() < end_ns and not self._control.is_requested:
+            woken = self._run.wait()
+        return woken
 
     def _ms_to_deadline(self) -> float:
         """The time until a function has something to do without records."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TypeAlias
 
 from dsv2.base.clock import Clock
@@ -22,6 +23,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.sources import Halt, Source
 
+_WAIT = timedelta(milliseconds=20)  # until requests to the job are noticed, and the next source waits
 NewTasks: TypeAlias = Callable[[Codec, EmitFrame, Callable[[], bool]], LocalTasks | WorkerTasks]
 """Creates the subtasks of a run.
 
@@ -125,6 +127,15 @@ class LocalRun:
     def is_paced(self) -> bool:
         """True if further records become available in time: a source has a rate, or splits that it will resume."""
         return any(source.is_paced and not source.ended for source in self._sources.values())
+
+    def wait(self) -> bool | None:
+        """Wait some ms until a source has something to read. Returns whether one has; None: not all can wait."""
+        sources = [source for source in self._sources.values() if not source.ended]
+        for source in sources:
+            found = source.wait(_WAIT / len(sources)) if isinstance(source, SplitSourceRun) else None
+            if found is not False:
+                return found
+        return False
 
     def restart(self) -> None:
         """Replace every subtask and enumerator with one restored from a snapshot."""

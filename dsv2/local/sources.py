@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from dsv2.base.clock import Clock
@@ -199,6 +200,10 @@ class SplitSourceRun:
     def is_paced(self) -> bool:
         """True if it may soon have more: paused splits can resume at the next update of their alignment group."""
         return self._coordinator.resumes_soon
+
+    def wait(self, timeout: timedelta) -> bool | None:
+        """Wait until the source has something to read; see ``SplitEnumerator.wait``."""
+        return self._coordinator.wait(timeout)
 
     @property
     def is_aligned(self) -> bool:

@@ -70,6 +70,10 @@ class SplitDiscovery(ABC, Generic[SplitT]):
         """See ``SplitEnumerator.lag``."""
         return None
 
+    def wait(self, splits: Sequence[SplitT], timeout: timedelta, /) -> bool | None:
+        """See ``SplitEnumerator.wait``."""
+        return None
+
     def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
         """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
 
@@ -237,6 +241,9 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
 
     def lag(self, split: SplitT, /) -> int | None:
         return self._discovery.lag(split)
+
+    def wait(self, splits: Sequence[SplitT], timeout: timedelta, /) -> bool | None:
+        return self._discovery.wait(splits, timeout)
 
     def snapshot_state(self) -> AssignmentState[SplitT]:
         return AssignmentState(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Generic
 
 from dsv2.base.clock import Clock
@@ -266,6 +267,9 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
 
     def lag(self, split: HybridSplit, /) -> int | None:
         return self._inner.lag(split.split) if split.source == self._number else None
+
+    def wait(self, splits: Sequence[HybridSplit], timeout: timedelta, /) -> bool | None:
+        return self._inner.wait([split.split for split in splits if split.source == self._number], timeout)
 
     def snapshot_state(self) -> HybridState:
         return HybridState(self._number, self._inner.snapshot_state())

@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.base.clock import Clock
@@ -186,6 +187,19 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
 
         For the progress of the job. Called after ``advance``, for splits that readers hold. It should not ask an
         external system. None (default): unknown.
+        """
+        return None
+
+    def wait(self, splits: Sequence[SplitT], timeout: timedelta, /) -> bool | None:
+        """Wait until one of ``splits`` can be read further. The local runtime calls it while it has nothing to do.
+
+        Args:
+            splits: The splits that readers hold, at their positions, without paused ones.
+            timeout: The longest wait, some milliseconds.
+
+        Returns:
+            Whether there is something to read, as far as is known. None (default): the enumerator cannot wait, so it
+            is asked with ``refresh`` and ``advance`` all the time.
         """
         return None
 

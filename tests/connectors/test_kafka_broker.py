@@ -71,6 +71,26 @@ def test_refused_partition_is_an_error(topics: Topics, caplog: pytest.LogCapture
     assert topics.group_offsets("refused", place.topic) == {0: 1}
 
 
+def test_committed_message_is_waited_for(topics: Topics) -> None:
+    place = TopicPartition(topics.create(), 0)
+    broker = broker_of(topics.bootstrap_servers, "waiting")
+
+    def is_there(offset: int, *, times: int) -> bool:
+        return any(broker.wait({place: offset}, ms(100)) for _ in range(times))
+
+    assert not is_there(0, times=3)
+    transaction = topics.transaction(place.topic).send(b"one", b"two")
+    assert not is_there(0, times=3)
+    transaction.commit()
+    assert is_there(0, times=200)
+    assert is_there(1, times=200)
+    assert not is_there(3, times=3)  # after the two messages and the end of the transaction
+    topics.send(place.topic, [b"three"])
+    assert is_there(3, times=200)
+    assert is_there(0, times=200)  # back again
+    broker.close()
+
+
 # In a separate process because librdkafka used to crash it. Answers come too late on a loaded machine.
 IMPATIENT = """
 import faulthandler, itertools, sys

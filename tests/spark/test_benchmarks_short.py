@@ -210,3 +210,15 @@ def test_kafka(own_process: ProgramProcess, tmp_path: Path) -> None:
     assert ours == pytest.approx(by_hand, rel=0.2)
     assert ours > 0
     assert {row[messages] for row in latency["rows"]} == {200}
+
+
+@pytest.mark.kafka
+@pytest.mark.nightly
+def test_idle(process: ProgramProcess, tmp_path: Path) -> None:
+    try:
+        kafka_classpath()
+    except MissingComponentError as error:
+        pytest.skip(str(error))
+    idle, delays = process.run_short("benchmarks.idle", tmp_path)["tables"]
+    assert idle["rows"][0][0] > 0
+    assert sorted(delays["rows"][0]) == delays["rows"][0]

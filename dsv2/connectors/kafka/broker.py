@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, TimeoutError, wait
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
@@ -37,6 +38,9 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 # The wait is limited here instead, and a client that did not answer is replaced, which is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
 _MAX_CONSUMERS = 8  # each has threads and connections; a new one takes about 60 ms to find its coordinator
+_AHEAD = 10  # messages of a partition
+# Of a consumer that only notices messages. They are fetched again by a reader, so it fetches few.
+_NOTICES: Config = {"fetch.wait.max.ms": 100, "max.partition.fetch.bytes": 1, "queued.min.messages": _AHEAD}
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
 _PERMANENTLY_REFUSED = (  # the topic was deleted; the group has members, which commit their own offsets
@@ -64,6 +68,8 @@ class Broker:
         self._commit: Future[ConsumerGroupTopicPartitions] | None = None  # its result
         self._committed_at = 0.0
         self._consumers: dict[str, Consumer] = {}  # by group
+        self._waiting: Consumer | None = None  # waits for messages
+        self._seen: dict[TopicPartition, int] = {}  # where it goes on
         self._connect()
 
     def _connect(self) -> None:
@@ -81,6 +87,9 @@ class Broker:
                 break
             time.sleep(_FIRST_PAUSE_SECONDS)  # usually the group coordinator is still starting
             self.commit({})
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
         while self._consumers:
             self._consumers.popitem()[1].close()
         del self._admin
@@ -146,6 +155,25 @@ class Broker:
             _accepted(_answer(self._alter(group, {partition: committed}), seconds).topic_partitions or [])
 
         self._request(f"Cannot set the offset of consumer group {group!r}", call)
+
+    def wait(self, positions: Mapping[TopicPartition, int], timeout: timedelta) -> bool:
+        """Wait until a partition has a message at or after its position. False: none has one after ``timeout``."""
+        if self._waiting is None:
+            config: Config = {**self._connection.consumer_config(), **_NOTICES, "error_cb": self._errors.remember}
+            self._waiting = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
+        seen = self._seen
+        if seen.keys() != positions.keys() or any(not 0 <= positions[one] - seen[one] <= _AHEAD for one in seen):
+            self._waiting.assign([confluent_kafka.TopicPartition(*one, offset) for one, offset in positions.items()])
+            seen = self._seen = dict(positions)
+        while (message := self._waiting.poll(timeout.total_seconds())) is not None and message.error() is None:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            seen[one := TopicPartition(topic, partition)] = offset + 1
+            if offset >= positions[one]:
+                return True
+        return False  # if there is an error, the next look-up raises it
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit ``offsets`` for the consumer group of the connection. Does not wait; a failure is only logged.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
@@ -127,6 +128,9 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
             return None
         stop = latest if split.stop_offset is None else min(latest, split.stop_offset)
         return max(0, stop - split.offset)
+
+    def wait(self, splits: Sequence[KafkaSplit], timeout: timedelta, /) -> bool:
+        return self._broker.wait({split.topic_partition: split.offset for split in splits}, timeout)
 
     def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
         if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:

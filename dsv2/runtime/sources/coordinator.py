@@ -6,6 +6,7 @@ import json
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from dsv2.base.clock import Clock
@@ -159,6 +160,11 @@ class SourceCoordinator:
                 for subtask, reader in enumerate(self._readers.states)
                 for held in reader.splits.values()
             ]
+
+    def wait(self, timeout: timedelta) -> bool | None:
+        """Wait until the source has something to read; see ``SplitEnumerator.wait``. Called after ``next``."""
+        with self._calling("wait"):
+            return self._enumerator.wait([held.at for held in self._readers.all_held() if not held.paused], timeout)
 
     def commit(self, offset: SourceOffset) -> None:
         """Notify the enumerator that everything before ``offset`` is committed."""
