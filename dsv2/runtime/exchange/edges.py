@@ -8,15 +8,15 @@ from typing import Any, NoReturn, TypeAlias
 
 from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.errors import InvalidKeyError
-from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
+from dsv2.graph import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
 from dsv2.runtime.exchange.position_tracing import CurrentPosition, TracedWriter
 from dsv2.runtime.report.failure import raise_user_failure
-from dsv2.runtime.report.short_repr import shorten
-from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.key_groups import not_hashable, subtask_of
+from dsv2.spi import AsyncFunction, ColumnarFunction, KeyedBatchFunction, ProcessFunction
 
 EdgeName: TypeAlias = tuple[str, int | str, str, int]
 """The upstream operator and its output, the downstream operator and its input."""
@@ -46,10 +46,18 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: CurrentPosition | Non
     writers = [writer(index, channel) for index in range(target.parallelism)]
     if edge.exchange is Exchange.BROADCAST:
         return BroadcastEdge(name, subtask, writers)
-    if edge.exchange is Exchange.HASH:
+    if edge.exchange is Exchange.HASH and (len(writers) > 1 or plan.per_key or not checks_keys(target)):
         kind = KeyWatermarkEdge if plan.per_key else HashEdge
         return kind(name, subtask, writers, plan, edge, origin)
     return SingleEdge(name, subtask, writers) if len(writers) == 1 else RebalanceEdge(name, subtask, writers)
+
+
+def checks_keys(target: Operator) -> bool:
+    """Return whether the subtask of ``target`` selects and checks the key of each record, so that its edge need not."""
+    function = target.body
+    return isinstance(function, ProcessFunction) and not isinstance(
+        function, AsyncFunction | ColumnarFunction | KeyedBatchFunction
+    )
 
 
 class EdgeEmitter(Emitter):
@@ -372,8 +380,3 @@ def _tolerant(select: KeySelector) -> KeySelector:
         return key
 
     return tolerant
-
-
-def not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
-    """Return the error for a key that is not hashable."""
-    return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")

@@ -9,11 +9,10 @@ from dsv2.base.columnar import ComputedKey, column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, KeySelector, Operator
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.edges import not_hashable
 from dsv2.runtime.exchange.emitter import Emitter, InspectingEmitter
 from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.report.failure import raise_user_failure
-from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.key_groups import not_hashable, subtask_of
 
 _CHECKED_KEYS = 1 << 18
 

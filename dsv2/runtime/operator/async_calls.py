@@ -87,7 +87,7 @@ class AsyncCalls(AttemptingCalls):
         ctx = _Batch(self._non_partitioned) if in_batches else self._partitioned
 
         def new_callback(name: str) -> RecordCallback:
-            fail = self._new_fail(name, keyed=select is not None)
+            fail = self._new_fail(name, select)
             return RecordCallback(getattr(function, name), self._collectors[0], ctx, fail)
 
         on_timeout = new_callback("on_timeout") if _handles_timeouts(function) else None

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dsv2.graph import Edge, Exchange, Operator, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
+from dsv2.runtime.exchange.edges import EdgeEmitter, checks_keys, new_edge
 from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, Withholding, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
 from dsv2.runtime.exchange.key_check import KeyCheck
@@ -117,6 +117,7 @@ class ChainBuilder:
 
     def _chained(self, edge: Edge, target: Operator) -> Emitter:
         emitter = self._new_chained(target)
-        if edge.exchange is not Exchange.HASH or target.error_policy is not None:  # a policy covers the selector
+        # An error policy covers the selector, too.
+        if edge.exchange is not Exchange.HASH or target.error_policy is not None or checks_keys(target):
             return emitter
         return KeyCheck(emitter, edge, target, self._subtask, self._origin)

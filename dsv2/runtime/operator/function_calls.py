@@ -5,6 +5,7 @@ Exceptions of a callback are converted into errors that name the operator, callb
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -49,6 +50,7 @@ from dsv2.runtime.serde.codec import References
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.function_states import FunctionStates
 from dsv2.runtime.state.handles import Handle
+from dsv2.runtime.state.key_groups import not_hashable
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
@@ -433,14 +435,14 @@ class FunctionCalls:
 
     def _new_record_processor(self, input_index: int, function: object, select: KeySelector | None) -> Processor:
         name = self._callbacks[input_index].process
-        callback = self._record_callback(name, input_index, keyed=select is not None)
+        callback = self._record_callback(name, input_index, select)
         if select is not None:
             keyed = (callback, self._current, select, self._store, self._partition)
             if isinstance(function, KeyedBatchFunction) and not self._traces:
                 return KeyedBatchProcessor(*keyed, function, input_index)
             together = name.replace("process_record", "process_records", 1)
             if comes_with(type(function), name, together) and not self._traces:
-                return GroupingProcessor(*keyed, self._record_callback(together, input_index, keyed=True))
+                return GroupingProcessor(*keyed, self._record_callback(together, input_index, select))
             return KeyedProcessor(*keyed)
         (emitter, *_) = self._emitters
         takes_batches = isinstance(function, BatchFunction) and function.takes_batches
@@ -449,9 +451,9 @@ class FunctionCalls:
             return BatchProcessor(callback, self._current, function, emitter.emit_batch)
         return RowProcessor(callback, self._current)
 
-    def _record_callback(self, name: str, input_index: int, *, keyed: bool) -> RecordCallback:
+    def _record_callback(self, name: str, input_index: int, select: KeySelector | None) -> RecordCallback:
         process = self._adapted(getattr(self._function, name), input_index)
-        return RecordCallback(process, self._collectors[0], self._partitioned, self._new_fail(name, keyed=keyed))
+        return RecordCallback(process, self._collectors[0], self._partitioned, self._new_fail(name, select))
 
     def _adapted(self, process: Callable[..., object], input_index: int) -> Process:
         """Adapt ``process`` of any function kind to the arguments (record, output, ctx)."""
@@ -466,10 +468,11 @@ class FunctionCalls:
     def _fail_migration(self, state: StateDeclaration, key: Any, error: BaseException) -> NoReturn:
         self._instance.fail(f"migrate of {state}", error, key=key)
 
-    def _new_fail(self, callback: str, *, keyed: bool = False) -> Fail:
+    def _new_fail(self, callback: str, select: KeySelector | None = None) -> Fail:
         def fail(error: BaseException, record: Any, key: Any) -> NoReturn:
-            failed_in_selector = keyed and key is NO_KEY  # it failed before the key was known
-            self._instance.fail("key selector" if failed_in_selector else callback, error, record, key)
+            if select is None or key is not NO_KEY:
+                self._instance.fail(callback, error, record, key)
+            self._instance.fail("key selector", _error_of_key(select, record, error), record, key)
 
         return fail
 
@@ -493,3 +496,15 @@ class FunctionCalls:
             raise
         finally:
             partition.key = outer
+
+
+def _error_of_key(select: KeySelector, record: Any, error: BaseException) -> BaseException:
+    """Return ``error``, which was raised before the key of ``record`` was known, or what it says of the key."""
+    if isinstance(error, TypeError):
+        with contextlib.suppress(Exception):
+            key = select(record)
+            try:
+                hash(key)
+            except TypeError as unhashable:
+                return not_hashable(key, unhashable)
+    return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from dsv2.graph import KeySelector
@@ -53,16 +54,12 @@ class GroupingProcessor(KeyedProcessor):
 
     def _grouped(self, batch: RecordBatch[Any]) -> dict[Any, list[Any]]:
         """The records by key, in the order in which the keys first occur."""
-        groups: dict[Any, list[Any]] = {}
+        groups = defaultdict[Any, list[Any]](list)
         select = self._select
         record: Any = None
         try:
             for record in batch.rows():
-                key = select(record)
-                if key in groups:
-                    groups[key].append(record)
-                else:
-                    groups[key] = [record]
+                groups[select(record)].append(record)
         except BaseException as error:
             self._callback.fail(error, record, NO_KEY)
         return groups

@@ -21,6 +21,7 @@ from uuid import UUID
 from zlib import crc32
 
 from dsv2.errors import InvalidKeyError
+from dsv2.runtime.report.short_repr import shorten
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads adjacent numbers
@@ -46,6 +47,11 @@ def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
             "The assigned key must not be None. The key selector must return a value for every record."
         )
     return stable_hash(key) % max_parallelism * parallelism // max_parallelism
+
+
+def not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
+    """Return the error for a key that is not hashable."""
+    return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")
 
 
 def stable_hash(key: Any) -> int:

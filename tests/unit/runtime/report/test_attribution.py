@@ -69,7 +69,7 @@ def test_failing_operator_of_a_chain_is_named(bad: str, callback: str) -> None:
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize(
     ("key", "cause"),
-    [(fails, "ValueError"), (lambda record: None, "InvalidKeyError"), (lambda record: [record], "TypeError")],
+    [(fails, "ValueError"), (lambda record: None, "InvalidKeyError"), (lambda record: [record], "InvalidKeyError")],
     ids=["fails", "none", "unhashable"],
 )
 def test_key_selector_failure_is_not_blamed_on_the_function(chained: bool, key: Any, cause: str) -> None:
