@@ -25,7 +25,7 @@ def lists(numbers: list[Any]) -> Any:
 @pytest.mark.parametrize(
     "contain",
     [lists, lambda numbers: [[one] for one in numbers], lambda numbers: [tuple(numbers), ()],
-     lambda numbers: [deque(numbers)], lambda numbers: {one: number for one, number in enumerate(numbers)},
+     lambda numbers: [deque(numbers)], lambda numbers: dict(enumerate(numbers)),
      lambda numbers: [set(numbers)]],
     ids=["lists", "singles", "tuples", "deque", "mapping", "set"],
 )  # fmt: skip
