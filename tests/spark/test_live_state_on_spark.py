@@ -172,14 +172,14 @@ def test_state_is_read_once_for_each_micro_batch(
     for number in range(10):
         assert totals.get(number / 2) == Total(1, number)
     assert len(read) == len(set(read))
-    for call, message in (
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: live.client().state("other", TOTAL).get(1.0), "no operator 'other' with states. It has: 'totals'"),
         (lambda: totals.get("a"), "of the type float"),
-    ):
+    ]
+    for call, message in cases:
         with pytest.raises(ConfigurationError, match=message):
             call()
     live.job.stop()
     with pytest.raises(JobError, match=r"'live' has ended\. To read its state, take a savepoint"):
         totals.get(1.0)
-    context: Any = spark.sparkContext._jsc
-    assert context.getPersistentRDDs().isEmpty()
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
