@@ -11,14 +11,25 @@ from components.server import MissingComponentError, Server, free_ports
 __all__ = ("NatsServer",)
 
 
+_SETTINGS = """
+server_name: test
+listen: "127.0.0.1:%(port)s"
+authorization { user: "%(user)s", password: "%(password)s" }
+jetstream { store_dir: "%(data)s" }
+tls { cert_file: "%(certificate)s", key_file: "%(key)s" }
+mqtt { listen: "127.0.0.1:%(mqtt_port)s" }
+"""
+
+
 class NatsServer:
-    """A server with TLS and a password.
+    """A server with TLS and a password. It is an MQTT broker as well.
 
     Args:
         folder: The folder of its data and its log.
 
     Attributes:
         url: Its URL.
+        mqtt_port: The port for MQTT, without TLS.
         certificate: The certificate that clients must trust.
 
     Raises:
@@ -32,25 +43,14 @@ class NatsServer:
         program = shutil.which("nats-server")
         if program is None:
             raise MissingComponentError("There is no NATS server here. Install it: apt-get install nats-server.")
-        (port,) = free_ports(1)
+        port, self.mqtt_port = free_ports(2)
         self.url = f"tls://127.0.0.1:{port}"
         self.certificate, key = make_certificate(folder)
-        settings = {
-            "addr": "127.0.0.1",
-            "port": f"{port}",
-            "user": self.USER,
-            "pass": self.PASSWORD,
-            "store_dir": str(folder / "data"),
-            "tlscert": str(self.certificate),
-            "tlskey": str(key),
-        }
-        command = [
-            program,
-            "--jetstream",
-            "--tls",
-            *(part for name, value in settings.items() for part in (f"--{name}", value)),
-        ]
-        self._server = Server(command, port, folder / "nats.log")
+        settings = folder / "nats.conf"
+        values = {"port": port, "mqtt_port": self.mqtt_port, "user": self.USER, "password": self.PASSWORD}
+        files = {"data": folder / "data", "certificate": self.certificate, "key": key}
+        settings.write_text(_SETTINGS % {**values, **files}, encoding="utf-8")
+        self._server = Server([program, "--config", str(settings)], port, folder / "nats.log")
 
     def start(self) -> None:
         """Start the server."""

@@ -14,6 +14,8 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
+from paho.mqtt.client import Client, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion
 
 from components.nats import NatsServer
 from dsv2.connectors.nats import NatsMessage, NatsSink, NatsSource
@@ -160,6 +162,33 @@ def test_messages_of_a_subject_are_read_in_parts(streams: Streams) -> None:
     assert [message.timestamp for message in batch.records] == list(batch.timestamps or ())
     assert [message.data for message in run.batch(10)] == texts[-2:]
     assert not run.plan_next()
+
+
+def test_messages_that_devices_publish_by_mqtt_are_read(streams: Streams) -> None:
+    """The bridge that docs/connectors.md recommends."""
+    streams.run(lambda jet: jet.add_stream(StreamConfig("sensors", subjects=["sensors.>"])))
+    device = Client(CallbackAPIVersion.VERSION2, "device", protocol=MQTTv311)
+    device.username_pw_set(NatsServer.USER, NatsServer.PASSWORD)
+    device.connect("127.0.0.1", streams.server.mqtt_port)
+    published = [device.publish(f"sensors/{number}/heat", f"{number}", qos=1) for number in range(3)]
+    while not all(message.is_published() for message in published):
+        assert not device.loop(60)
+    device.disconnect()
+    run = SourceRun(source_of(streams, "sensors"))
+    assert [(message.subject, message.data) for message in run.batch()] == [
+        (f"sensors.{number}.heat", f"{number}".encode()) for number in range(3)
+    ]
+
+
+def test_messages_are_read_where_an_event_loop_runs(streams: Streams) -> None:
+    """As in a notebook."""
+    stream = streams.create()
+    streams.add(f"{stream}.a", b"0")
+
+    async def read() -> list[NatsMessage]:
+        return SourceRun(source_of(streams, stream)).batch()
+
+    assert [message.data for message in asyncio.run(read())] == [b"0"]
 
 
 def test_deleted_messages_leave_gaps(streams: Streams) -> None:
