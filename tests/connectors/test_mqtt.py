@@ -13,6 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from components.mosquitto import MosquittoBroker
 from dsv2.connectors.mqtt import MqttSink
+from dsv2.connectors.mqtt.connection import MqttConnection
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
@@ -125,6 +126,14 @@ def test_wrong_password_fails_at_once_and_is_not_shown(mosquitto_broker: Mosquit
     with pytest.raises(JobError, match="the broker refuses the connection: Not authorized") as failed:
         sink.begin(SinkInfo("job", "out", 1), 0)
     assert "wr-ng" not in str(failed.value)
+
+
+def test_secrets_are_hidden_in_what_the_client_says(mosquitto_broker: MosquittoBroker) -> None:
+    connection = MqttConnection("MqttSink", mosquitto_broker.url, tls_of(mosquitto_broker), ms(60_000))
+    said = r"Cannot write at mqtts://.*: \*\*\*, mqtts://\*\*\*@.* is wrong"
+    with pytest.raises(JobError, match=said) as failed, connection.opened("Cannot write"):
+        raise ValueError(f"{mosquitto_broker.PASSWORD}, {mosquitto_broker.url} is wrong")
+    assert failed.value.__cause__ is None
 
 
 def test_unknown_certificate_fails_the_job(mosquitto_broker: MosquittoBroker) -> None:

@@ -19,6 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from components.nats import NatsServer
 from dsv2.connectors.nats import NatsMessage, NatsSink, NatsSource
+from dsv2.connectors.nats.connection import NatsConnection
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
@@ -145,10 +146,10 @@ def source_of(streams: Streams, stream: str, **options: Any) -> NatsSource[NatsM
     return NatsSource(streams.server.url, streams=[stream], decode=lambda message: message, **login, **options)
 
 
-def write(streams: Streams, batch_id: int, *records: str, **options: Any) -> None:
+def write(streams: Streams, batch_id: int, *records: str, subtask: int = 0, **options: Any) -> None:
     login: Any = {"options": LOGIN, "tls": streams.tls}
     sink = NatsSink[str](streams.server.url, lambda text: text.partition("=")[0], str.encode, **login, **options)
-    sink.write(SinkBatch(SinkInfo("job", "out", 1), 0, batch_id, iter([RecordBatch(list(records))])))
+    sink.write(SinkBatch(SinkInfo("job", "out", 2), subtask, batch_id, iter([RecordBatch(list(records))])))
 
 
 def test_messages_of_a_subject_are_read_in_parts(streams: Streams) -> None:
@@ -180,15 +181,17 @@ def test_messages_that_devices_publish_by_mqtt_are_read(streams: Streams) -> Non
     ]
 
 
-def test_messages_are_read_where_an_event_loop_runs(streams: Streams) -> None:
-    """As in a notebook."""
+def test_messages_are_read_where_an_event_loop_runs(streams: Streams, caplog: pytest.LogCaptureFixture) -> None:
+    """As in a notebook. Closed connections leave nothing in its log."""
     stream = streams.create()
     streams.add(f"{stream}.a", b"0")
+    caplog.clear()
 
     async def read() -> list[NatsMessage]:
         return SourceRun(source_of(streams, stream)).batch()
 
     assert [message.data for message in asyncio.run(read())] == [b"0"]
+    assert not caplog.records
 
 
 def test_deleted_messages_leave_gaps(streams: Streams) -> None:
@@ -241,6 +244,13 @@ def test_sink_writes_subjects_and_headers(streams: Streams) -> None:
     assert (found[1].subject, found[1].headers["size"]) == (f"{stream}.1", f"{len(texts[1])}")
 
 
+def test_equal_records_of_subtasks_are_different_messages(streams: Streams) -> None:
+    stream = streams.create()
+    for subtask in (0, 1, 0):
+        write(streams, 3, f"{stream}.a=1", subtask=subtask)
+    assert len(streams.read(stream)) == 2
+
+
 def test_subject_without_a_stream_fails_the_job(streams: Streams) -> None:
     with pytest.raises(JobError, match=r"Cannot write at tls://.*NoStreamResponseError"):
         write(streams, 0, "nothing=1")
@@ -253,6 +263,17 @@ def test_wrong_password_fails_at_once_and_is_not_shown(streams: Streams) -> None
     with pytest.raises(JobError, match="Authorization Violation") as failed:
         SourceRun(NatsSource(streams.server.url, streams=["a"], decode=text_of, **login)).batch()
     assert "wr-ng" not in str(failed.value)
+
+
+def test_secrets_are_hidden_in_what_the_client_says(streams: Streams) -> None:
+    connection = NatsConnection("NatsSink", streams.server.url, LOGIN, streams.tls, ms(60_000))
+
+    async def fail(client: Any) -> None:
+        raise ValueError(f"{LOGIN} are wrong")
+
+    with pytest.raises(JobError, match=r"Cannot write at tls://.*\*\*\*.* are wrong") as failed:
+        connection.run("Cannot write", fail)
+    assert (NatsServer.PASSWORD in str(failed.value), failed.value.__cause__) == (False, None)
 
 
 def test_invalid_arguments() -> None:
