@@ -30,11 +30,13 @@ class DeltaFile(NamedTuple):
         path: Its path in the table.
         size: Its size in bytes.
         partition: The values of the columns that divide the table, which are not in the file.
+        kept: Whether each of its rows is in the table; at its end, rows that are may be left out. Empty: all are.
     """
 
     path: str
     size: int
     partition: dict[str, Any]
+    kept: Sequence[bool] = ()
 
 
 class DeltaHistory:
@@ -94,8 +96,13 @@ class DeltaHistory:
             source = self._directory.file(file.path)
             with open_parquet(source) as opened:
                 stored = [name for name in columns if name in opened.schema_arrow.names]
+                first = 0
                 for group in range(opened.num_row_groups):
                     for batch in batches_of(source, opened, group, stored):
+                        kept = [*file.kept[first : first + len(batch)]]
+                        first += len(batch)
+                        if not all(kept):
+                            batch = batch.filter(pa.array(kept + [True] * (len(batch) - len(kept))))
                         yield _completed(batch, schema, file.partition)
         except FileNotFoundError as error:
             raise JobError(
@@ -107,17 +114,20 @@ class DeltaHistory:
         """Return the files with all rows of a version."""
         table = self._opened(version)
         with named_errors(f"Cannot read version {version} of {self._path}", self._options):
-            if pa.table(table.deletion_vectors()).num_rows:
-                raise self._with_deletions(version)
+            vectors = pa.table(table.deletion_vectors()).to_pylist()
             actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        root = unquote(table.table_uri).rstrip("/") + "/"
+        kept = {unquote(one["filepath"]).removeprefix(root): one["selection_vector"] for one in vectors}
         files = [
             DeltaFile(
                 unquote(one["path"]),
                 one["size_bytes"],
                 {name.removeprefix(_PARTITION): value for name, value in one.items() if name.startswith(_PARTITION)},
+                kept.pop(unquote(one["path"]), ()),
             )
             for one in actions
         ]
+        assert not kept  # a deletion vector is that of a file
         return sorted(files, key=lambda file: file.path)
 
     def _new_rows(self, version: int) -> Sequence[DeltaFile]:
@@ -138,7 +148,10 @@ class DeltaHistory:
             )
         added = [one["add"] for one in actions if "add" in one and one["add"].get("dataChange", True)]
         if any(one.get("deletionVector") for one in added):
-            raise self._with_deletions(version)
+            raise JobError(
+                f"Version {version} of {self._path} adds files with deletion vectors, which DeltaSource only supports "
+                f"in the version that it reads as a whole. Start the job with a new checkpoint_location."
+            )
         return sorted(
             (DeltaFile(unquote(one["path"]), one["size"], self._partition(one)) for one in added),
             key=lambda file: file.path,
@@ -149,12 +162,6 @@ class DeltaHistory:
             name: pa.scalar(text or None, pa.string()).cast(self._schema.field(name).type).as_py()
             for name, text in added["partitionValues"].items()
         }
-
-    def _with_deletions(self, version: int) -> JobError:
-        return JobError(
-            f"Version {version} of {self._path} has files with deletion vectors, which DeltaSource does not support. "
-            f"Purge them: REORG TABLE ... APPLY (PURGE)."
-        )
 
     def _opened(self, version: int | None) -> DeltaTable:
         with named_errors(f"Cannot open the table {self._path}", self._options):

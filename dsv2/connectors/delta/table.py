@@ -17,10 +17,12 @@ from dsv2.connectors.delta.errors import named_errors
 from dsv2.connectors.lakehouse.columns import Field
 from dsv2.connectors.lakehouse.rows import Changes, aligned
 from dsv2.connectors.lakehouse.sink import ConflictError, Written
+from dsv2.errors import JobError
 
 _LOG = logging.getLogger(__name__)
 _RUN = "/run"  # at the end of the application whose transactions are runs
 _DELETES = "dsv2_deletes"
+_FINAL = ("Unsupported table features", "is append-only")  # in errors that are no conflicts
 
 
 class OpenDeltaTable:
@@ -90,7 +92,10 @@ class OpenDeltaTable:
                     rows = aligned(changes.rows, self._schema)
                     write_deltalake(self._table, rows, mode="append", commit_properties=properties)
         except CommitFailedError as error:
-            raise ConflictError from error
+            text = self._options.redacted(f"Cannot write the table: {error}")
+            if any(reason in text for reason in _FINAL):
+                raise JobError(text) from self._options.presentable(error)
+            raise ConflictError(text) from error
 
     def after_commit(self, batch_id: int) -> None:
         """Merge small files if it is time to."""

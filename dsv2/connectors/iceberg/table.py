@@ -21,6 +21,7 @@ from dsv2.connectors.lakehouse.columns import Field
 from dsv2.connectors.lakehouse.rows import Changes, aligned
 from dsv2.connectors.lakehouse.sink import ConflictError, Written
 
+_RETRIES = "commit.retry.num-retries"
 _FIRST_PARTITION = 1000  # the number of the first field of a partition, as in the specification
 
 
@@ -81,6 +82,7 @@ class OpenIcebergTable:
     def commit(self, changes: Changes, key: Sequence[str], sink: str, written: Written) -> None:
         """Commit changes to the version that was read last, with ``written``. Raises ``ConflictError``."""
         schema = self._table.schema().as_arrow()
+        self._table.properties[_RETRIES] = "0"  # only in this object: after a conflict, ``written`` is looked up first
         try:
             with named_errors("Cannot write the table", self._options), self._table.transaction() as transaction:
                 if key:

@@ -208,6 +208,28 @@ def test_run_that_was_replaced_cannot_commit(on_disk: TableOnDisk) -> None:
     assert sorted_rows(on_disk) == [("a", 1, None), ("a", 2, None)]
 
 
+@pytest.mark.parametrize("key", [(), ("item",)])
+def test_run_that_is_replaced_during_its_commit(
+    on_disk: TableOnDisk, key: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(on_disk.sink(Sale, key=key), [Sale("a", 1)])
+    late, other = on_disk.sink(Sale, key=key), on_disk.sink(Sale, key=key)
+    late.begin(FIRST, 1)
+    commit, others = late._table.commit, iter([Sale("b", 2)])
+
+    def interrupted(*arguments: Any) -> None:
+        for sale in others:
+            written(other, [sale], 1)
+        commit(*arguments)
+
+    monkeypatch.setattr(late._table, "commit", interrupted)
+    late.write(FIRST, [RecordBatch([Sale("b", 2)])], 1)
+    assert sorted_rows(on_disk) == [("a", 1, None), ("b", 2, None)]
+    assert on_disk.commits() == 2
+    if isinstance(on_disk, IcebergOnDisk):
+        assert on_disk.table().properties.keys() == {"dsv2.job/sales"}  # the table retries as before
+
+
 class Event(NamedTuple):
     sale: Sale
     is_deletion: bool = False
