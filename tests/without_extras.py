@@ -145,6 +145,7 @@ USES: dict[str, Callable[[], object]] = {
     "KinesisSource": lambda: kinesis.KinesisSource("s", ANY),
     "KinesisSink": lambda: kinesis.KinesisSink("s", bytes),
     "HttpSink": lambda: http.HttpSink("http://h"),
+    "HttpSource": lambda: http.HttpSource("http://h/{cursor}", page=lambda body: ([], None), decode=str),
     "OpenSearchSink": lambda: opensearch.OpenSearchSink("http://h", "i"),
     "DeltaSource": lambda: delta.DeltaSource(FOLDER / "delta", Sale),
     "DeltaSink": lambda: delta.DeltaSink(FOLDER / "delta", Sale),

@@ -1,5 +1,7 @@
-"""A sink for HTTP endpoints, such as webhooks: ``pip install "dsv2[http]"``."""
+"""A source and a sink for HTTP endpoints, such as webhooks: ``pip install "dsv2[http]"``."""
 
+from dsv2.connectors.http.pages import HttpSplit, PageFunction
 from dsv2.connectors.http.sink import HttpSink
+from dsv2.connectors.http.source import HttpSource
 
-__all__ = ("HttpSink",)
+__all__ = ("HttpSink", "HttpSource", "HttpSplit", "PageFunction")

@@ -1,4 +1,4 @@
-"""An HTTP endpoint to which a sink sends requests."""
+"""An HTTP endpoint to which a source or a sink sends requests."""
 
 from __future__ import annotations
 
@@ -84,12 +84,19 @@ class Endpoint:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         return {"Authorization": make_headers(basic_auth=login)["authorization"], **self.headers}
 
-    def send(self, pool: urllib3.PoolManager, who: str, method: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    def send(
+        self,
+        pool: urllib3.PoolManager,
+        who: str,
+        method: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         """Send a request and return the body of the response.
 
         Args:
             pool: The connections.
-            who: The sink, for errors.
+            who: The source or sink, for errors.
             method: The method.
             body: The body.
             headers: Further headers.
@@ -100,7 +107,7 @@ class Endpoint:
         import urllib3
 
         try:
-            response = pool.request(method, self.url, body=body, headers={**pool.headers, **headers})
+            response = pool.request(method, self.url, body=body, headers={**pool.headers, **(headers or {})})
         except urllib3.exceptions.HTTPError as error:
             raise JobError(self.redacted(f"{who} cannot send a request: {error}")) from None
         if response.status >= 300:

@@ -43,7 +43,7 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     "nats": (("nats",), ("NatsSource", "NatsSink")),
     "mqtt": (("paho.mqtt",), ("MqttSink",)),
     "kinesis": (("boto3",), ("KinesisSource", "KinesisSink")),
-    "http": (("urllib3",), ("HttpSink", "OpenSearchSink")),
+    "http": (("urllib3",), ("HttpSink", "HttpSource", "OpenSearchSink")),
     "delta": (("deltalake",), ("DeltaSource", "DeltaSink")),
     "iceberg": (("pyiceberg",), ("IcebergSource", "IcebergSink")),
     "avro": (("fastavro",), ("AvroDecoder", "AvroEncoder", "avro_files")),
