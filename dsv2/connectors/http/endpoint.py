@@ -118,5 +118,7 @@ class Endpoint:
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
-        secrets = [value for name, value in self.headers.items() if name.lower() not in ("content-type", "accept")]
+        secrets = [
+            value for name, value in self._all_headers().items() if name.lower() not in ("content-type", "accept")
+        ]
         return hide(ClientOptions({"url": self.url}).redacted(text), secrets)

@@ -104,7 +104,11 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers["Authorization"] != "Basic bWU6czNjcmV0L3Bhc3M=":
                 status = 401
             items = self.server.bulk(unquote(index), body) if status in (200, ANSWER_IS_LOST, ANSWER_IS_CUT) else []
-        answer = json.dumps({"items": items}).encode() if status in (200, ANSWER_IS_CUT) else b"the answer"
+        answer = (
+            json.dumps({"items": items}).encode()
+            if status in (200, ANSWER_IS_CUT)
+            else self.headers["Authorization"].encode()
+        )
         if status == ANSWER_IS_LOST:
             self.close_connection = True
             return
@@ -233,7 +237,7 @@ def test_requests_without_an_answer_are_repeated(cluster: Cluster, status: int) 
 
 def test_wrong_password_is_not_shown(cluster: Cluster) -> None:
     sink: OpenSearchSink[Sale] = OpenSearchSink(cluster.url.replace("s3cret", "wr-ng"), "sales", retries=0)
-    with pytest.raises(JobError, match="the endpoint answered with 401 Unauthorized") as failure:
+    with pytest.raises(JobError, match=r"the endpoint answered with 401 Unauthorized: \*\*\*") as failure:
         write(sink, [Sale("a", 1)])
     assert "wr-ng" not in str(failure.value)
 
