@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsv2.errors import Dsv2Error
 from dsv2.jobs.dashboard_settings import Dashboard
+from dsv2.version import __version__
 from dsv2.views.dashboard.actions import ActionHandlers
 from dsv2.views.dashboard.jobs import Board
 from dsv2.views.dashboard.letters import last_letters
 from dsv2.views.dashboard.live_state import StateHandlers
-from dsv2.views.dashboard.openapi import description
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
 from dsv2.views.dashboard.responses import encoded, http_error, job_of, json_response, own_error
 from dsv2.views.dashboard.security import Guard
@@ -31,7 +31,14 @@ from dsv2.views.dashboard.service import ServiceHandlers
 from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain.svg_parts import STYLE
 
-_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_TYPES: Final = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+}
+_DESCRIPTION: Final = "openapi.json"  # of the requests for programs
 _LOOK_SECONDS = 0.5  # how often an open page looks for changes
 _ALIVE_SECONDS = 15.0  # how often it is written to otherwise, to find out whether it is still there
 _MOST_STREAMS = 128  # of events: one for each open page
@@ -93,6 +100,7 @@ class _Handlers:
             if entry.name.rpartition(".")[2] in _TYPES
         }
         self._pages["graph.css"] = STYLE.encode()
+        self._pages[_DESCRIPTION] = self._pages[_DESCRIPTION].replace(b"VERSION", __version__.encode())
 
     async def page(self, request: Request) -> Response:
         return self._file("index.html")
@@ -106,7 +114,7 @@ class _Handlers:
         return Response(self._pages[name], media_type=_TYPES[name.rpartition(".")[2]])
 
     async def description(self, request: Request) -> Response:
-        return json_response(description())
+        return self._file(_DESCRIPTION)
 
     async def jobs(self, request: Request) -> Response:
         return json_response(self._lines())

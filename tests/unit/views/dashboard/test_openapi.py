@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import given
@@ -16,15 +17,20 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+import dsv2
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.jobs.live_state import DEFAULT_ROWS, MOST_ROWS, StateInfo
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import ManualClock
 from dsv2.views.dashboard import Dashboard
-from dsv2.views.dashboard.openapi import description
+from dsv2.views.dashboard.actions import PolicyBody, ReplayBody, SavepointBody
+from dsv2.views.dashboard.jobs import Status
+from dsv2.views.dashboard.live_state import QueryBody
 from dsv2.views.dashboard.server import DashboardServer, server_of
+from tests import ROOT
 from tests.dashboard_client import TOKEN, ask
 from tests.profiles import examples
 from tests.spans import Item, Spans
@@ -38,9 +44,11 @@ CHECKS: list[Any] = [
 ]
 COUNT = StateDeclarations.value_state("count", int, default=0)
 KNOWN = {"operator": "counts", "state": "count", "key": '"a"'}
+FILE = ROOT / "dsv2/views/dashboard/static/openapi.json"
+DESCRIPTION = json.loads(FILE.read_text(encoding="utf-8").replace("VERSION", dsv2.__version__))
 OPERATIONS: list[Any] = [
     found.ok()  # type: ignore[union-attr]  # the description is valid
-    for found in schemathesis.openapi.from_dict(dict(description())).get_all_operations()
+    for found in schemathesis.openapi.from_dict(DESCRIPTION).get_all_operations()
 ]
 """The requests that are described."""
 
@@ -95,5 +103,16 @@ def test_answers_are_as_described(operation: Any, server: DashboardServer) -> No
 
 
 def test_server_has_the_description(server: DashboardServer) -> None:
-    assert json.loads(ask(server, "/api/openapi.json", BEARER).body) == description()
+    assert json.loads(ask(server, "/api/openapi.json", BEARER).body) == DESCRIPTION
     assert ask(server, "/api/openapi.json").status == 401
+
+
+def test_description_has_the_types_of_the_server() -> None:
+    types = (StateInfo, QueryBody, SavepointBody, ReplayBody, PolicyBody)
+    _, expected = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas = DESCRIPTION["components"]["schemas"]
+    assert schemas == {**schemas, **json.loads(json.dumps(expected))}
+    assert schemas["Job"]["properties"]["status"]["enum"] == [status.value for status in Status]
+    rows = DESCRIPTION["paths"]["/api/jobs/{job}/rows"]["get"]
+    (limit,) = (one["schema"] for one in rows["parameters"] if one.get("name") == "limit")
+    assert (limit["default"], limit["maximum"]) == (DEFAULT_ROWS, MOST_ROWS)
