@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -105,6 +106,47 @@ def test_messages_have_the_topics_and_order_of_records(
     found = subscriber.messages()
     assert [message.payload.decode() for message in found] == [*texts, "last"]
     assert (found[1234].topic, found[1234].qos) == ("suite/4", qos)
+
+
+def test_no_connection_is_idle_while_records_are_computed(
+    mosquitto_broker: MosquittoBroker, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker would close it when functions take a minute."""
+    open_now, opened = [False], MqttConnection.opened
+
+    @contextmanager
+    def watched(self: MqttConnection, what: str) -> Iterator[Any]:
+        with opened(self, what) as client:
+            open_now[0] = True
+            yield client
+            open_now[0] = False
+
+    def computed() -> Iterator[RecordBatch[str]]:
+        for number in range(5):
+            assert not open_now[0]
+            yield RecordBatch([f"{number}"] * 500)
+
+    monkeypatch.setattr(MqttConnection, "opened", watched)
+    sink = MqttSink(mosquitto_broker.url, "suite/a", str.encode, tls=tls_of(mosquitto_broker))
+    sink.write(SinkBatch(SinkInfo("job", "out", 1), 0, 0, computed()))
+    assert len(subscriber.messages()) == 2500
+
+
+def test_broker_that_takes_few_messages_at_a_time(
+    mosquitto_broker: MosquittoBroker, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsv2.connectors.mqtt.connection._RECEIVE_MAXIMUM", 7)
+    publish, unacknowledged = Client.publish, list[Any]()
+
+    def counted(*arguments: Any) -> Any:
+        unacknowledged[:] = [message for message in unacknowledged if not message.is_published()]
+        assert len(unacknowledged) < 7
+        unacknowledged.append(publish(*arguments))
+        return unacknowledged[-1]
+
+    monkeypatch.setattr(Client, "publish", counted)
+    write(mosquitto_broker, *map(str, range(50)))
+    assert [message.payload.decode() for message in subscriber.messages()] == [*map(str, range(50))]
 
 
 def test_retained_message_is_kept_for_later_subscribers(mosquitto_broker: MosquittoBroker) -> None:

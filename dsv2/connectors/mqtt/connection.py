@@ -18,7 +18,7 @@ from dsv2.errors import ConfigurationError, JobError
 from dsv2.sinks.paths import without_password
 
 _LOG = logging.getLogger(__name__)
-_MESSAGES_AT_ONCE = 1000
+_RECEIVE_MAXIMUM = 65_535  # of MQTT
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _SECONDS = 30
 _SECONDS_BETWEEN_ATTEMPTS = 0.5
@@ -109,5 +109,5 @@ class MqttConnection:
         _, _, _, reason, properties = answers[0]
         if reason.is_failure:
             raise ValueError(f"the broker refuses the connection: {reason}")
-        client.user_data_set(min(_MESSAGES_AT_ONCE, getattr(properties, "ReceiveMaximum", _MESSAGES_AT_ONCE)))
+        client.user_data_set(getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM))
         return client

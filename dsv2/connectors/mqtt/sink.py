@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Generic, Literal
@@ -13,6 +13,7 @@ from dsv2.connectors.mqtt.connection import MqttConnection
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
+_MESSAGES_AT_ONCE = 1000
 _LONGEST_TOPIC = 65_535  # bytes
 
 
@@ -78,15 +79,20 @@ class MqttSink(ParallelSink[T], Generic[T]):
 
     def write(self, batch: SinkBatch[T]) -> None:
         records = (record for part in batch.batches for record in part.rows())
-        with self._connection.opened("Cannot write") as client:
-            refused: list[Any] = []
-            client.on_publish = lambda *answer: refused.append(answer[3]) if answer[3].is_failure else None
-            while messages := [self._message(record) for record in islice(records, client.user_data_get())]:
-                published = [client.publish(*message, self._qos, self._retain) for message in messages]
-                for one in published:
-                    self._connection.wait(client, one.is_published)
-                if refused:
-                    raise ValueError(f"the broker refuses {len(refused)} messages: {refused[0]}")
+        while messages := [self._message(record) for record in islice(records, _MESSAGES_AT_ONCE)]:
+            with self._connection.opened("Cannot write") as client:  # which would be idle while records are computed
+                self._publish(client, messages)
+
+    def _publish(self, client: Any, messages: Sequence[tuple[str, bytes]]) -> None:
+        refused: list[Any] = []
+        client.on_publish = lambda *answer: refused.append(answer[3]) if answer[3].is_failure else None
+        most = client.user_data_get()
+        for first in range(0, len(messages), most):
+            some = messages[first : first + most]
+            for published in [client.publish(*message, self._qos, self._retain) for message in some]:
+                self._connection.wait(client, published.is_published)
+        if refused:
+            raise ValueError(f"the broker refuses {len(refused)} messages: {refused[0]}")
 
     def _message(self, record: T) -> tuple[str, bytes]:
         topic = self._topic if isinstance(self._topic, str) else self._topic(record)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from ssl import SSLContext
-from typing import Any, TypeAlias
+from typing import Any
 
 from dsv2.base.event_loop import EventLoop
 from dsv2.base.secrets import ClientOptions, OptionValue, shown_option
@@ -14,9 +14,6 @@ from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError, JobError
-
-TlsContext: TypeAlias = Callable[[], SSLContext]
-"""Creates the context of TLS connections, in the process that opens them."""
 
 _LOG = logging.getLogger(__name__)
 _OWN_OPTIONS = {"allow_reconnect": False, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.5}
@@ -47,7 +44,7 @@ class NatsConnection:
         user: str,
         servers: str | Sequence[str],
         options: Mapping[str, OptionValue] | None,
-        tls: TlsContext | None,
+        tls: Callable[[], ssl.SSLContext] | None,
         retry_timeout: timedelta,
     ) -> None:
         require_client_library("nats", "nats", user)

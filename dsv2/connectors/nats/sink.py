@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeAlias
 
 from dsv2.base.secrets import OptionValue
 from dsv2.base.type_variables import T
-from dsv2.connectors.nats.connection import NatsConnection, TlsContext
+from dsv2.connectors.nats.connection import NatsConnection
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
 _MESSAGES_AT_ONCE = 1000
@@ -39,7 +40,7 @@ class NatsSink(ParallelSink[T], Generic[T]):
         headers: Callable[[T], Mapping[str, str]] | None = None,
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
-        tls: TlsContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Create the sink.
 

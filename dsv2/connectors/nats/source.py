@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from dsv2.base.record_position import Offset, SplitName
 from dsv2.base.secrets import OptionValue
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import check_at_least_one
-from dsv2.connectors.nats.connection import NatsConnection, TlsContext
+from dsv2.connectors.nats.connection import NatsConnection
 from dsv2.connectors.nats.message import NatsMessage, NatsSplit
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
@@ -45,7 +46,7 @@ class NatsSource(SplitSource[T_co, NatsSplit], Generic[T_co]):
         records_per_batch: int = 10_000,
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
-        tls: TlsContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Create the source.
 
