@@ -43,11 +43,6 @@ class JobControl:
         """True if the run ends before its next micro-batch."""
         return self.is_stopping or self._begins_again
 
-    @property
-    def is_requested(self) -> bool:
-        """True if something was requested since the last call of ``serve``."""
-        return self._wake.is_set()
-
     def takes_restart(self) -> bool:
         """Called by the job when a run has stopped: whether it begins another one."""
         begins_again, self._begins_again = self._begins_again, False
@@ -98,6 +93,6 @@ class JobControl:
         clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
         return True
 
-    def wait(self, seconds: float) -> None:
-        """Called by the job: wait, unless something is requested."""
-        self._wake.wait(seconds)
+    def wait(self, seconds: float) -> bool:
+        """Called by the job: wait until something is requested. Returns whether it is."""
+        return self._wake.wait(seconds)

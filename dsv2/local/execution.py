@@ -36,7 +36,8 @@ from dsv2.local.savepoints import record_of, restart, restore
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.sources import Reading
 from dsv2.local.tasks import CancelledError, LocalTasks
-from dsv2.local.workers.tasks import WorkerSettings, WorkerTasks, view_of
+from dsv2.local.workers.messages import WorkerSettings
+from dsv2.local.workers.tasks import WorkerTasks, view_of
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.resource import resources_in_use
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
@@ -226,7 +227,7 @@ class MicroBatchRunner:
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
         self._poll_ms = _LAST_POLL_MS
-        self._is_woken = False  # a source had something to read, so if it was not planned, the next pause is short
+        self._is_woken: bool | None = False  # by a source; None: not all can wait, or the last one had nothing to plan
         self._reports = reports
         self._is_stored = True  # the progress after the last micro-batch
         self._next_file_ns = 0
@@ -347,17 +348,16 @@ class MicroBatchRunner:
             wait_ms = min(self._poll_ms, max(self._ms_to_deadline(), 0))
             if self._run.is_paced:
                 self._clock.wait(timedelta(milliseconds=wait_ms))
-            elif self._is_woken or (woken := self._waited_for_sources()) is None:
-                self._is_woken = False
+                return
+            self._is_woken = None if self._is_woken else self._waited_for_sources()
+            if self._is_woken is None:
                 self._control.wait(wait_ms / 1000)
-            else:
-                self._is_woken = woken
 
     def _waited_for_sources(self) -> bool | None:
         """Wait for a source with something to read. Returns whether there is one; None: not all sources can wait."""
         end_ns = elapsed_ns() + round(1e6 * min(_LONGEST_WAIT_MS, max(self._ms_to_deadline(), 0)))
         woken: bool | None = False
-        while woken is False and elapsed_ns() < end_ns and not self._control.is_requested:
+        while woken is False and elapsed_ns() < end_ns and not self._control.wait(0):
             woken = self._run.wait()
         return woken
 

@@ -166,11 +166,8 @@ class Broker:
             self._waiting.assign([confluent_kafka.TopicPartition(*one, offset) for one, offset in positions.items()])
             seen = self._seen = dict(positions)
         while (message := self._waiting.poll(timeout.total_seconds())) is not None and message.error() is None:
-            topic, partition, offset = message.topic(), message.partition(), message.offset()
-            assert topic is not None
-            assert partition is not None
-            assert offset is not None
-            seen[one := TopicPartition(topic, partition)] = offset + 1
+            one, offset = TopicPartition(message.topic() or "", message.partition() or 0), message.offset() or 0
+            seen[one] = offset + 1
             if offset >= positions[one]:
                 return True
         return False  # if there is an error, the next look-up raises it

@@ -35,14 +35,14 @@ class LevelTasks(TaskGroup):
 
     def __init__(self, job: SentJob, number: int, context: JobContext, clock: Clock, pages: StatePages | None) -> None:
         plan = job.plan
-        self._count = job.count
-        self._checks = job.checks
+        self._count = job.settings.count
+        self._checks = job.settings.checks
         self._wire = Wire(plan, context.codec)
         self._queues: dict[Place, dict[int, list[Frame]]] = {}
         self._emitted = Emitted()
         operators = [plan.operators[head] for head in plan.chains]
         places = [(one.id, index) for one in operators for index in self._own(one.parallelism, number)]
-        mutation = MutationCheck(context.codec) if job.checks else None
+        mutation = MutationCheck(context.codec) if self._checks else None
         super().__init__(plan, context, clock, places, self._send, pages, mutation)
         for source in (one for one in plan.operators if one.kind is OperatorKind.SOURCE):
             for index in self._own(source.parallelism, number):

@@ -7,32 +7,48 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dsv2.graph import Plan
+from dsv2.local.page_log import LogPlace
 from dsv2.local.task_group import Place
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
 
 @dataclass(frozen=True)
+class WorkerSettings:
+    """Settings of the worker processes of a run.
+
+    Attributes:
+        count: Their number.
+        checks: Whether frames are serialized, and records are compared.
+        durable: Whether their logs are forced to the disk.
+        memory_budget: The bytes of memory for pages that stay decoded in one of them. 0: none do.
+        logs: Their logs. Empty: there is no checkpoint.
+        lock: The file that locks the checkpoint. None: there is none.
+    """
+
+    count: int
+    checks: bool
+    durable: bool
+    memory_budget: int
+    logs: Sequence[LogPlace] = ()
+    lock: int | None = None
+
+
+@dataclass(frozen=True)
 class SentJob:
-    """The job of a worker process.
+    """The job of worker processes.
 
     Attributes:
         plan: The plan, without its sinks.
         registry: The data classes of the job.
-        count: The number of worker processes.
+        settings: The settings.
         by_system_clock: Whether the job uses the system clock. Otherwise each request has the time.
-        checks: Whether frames are serialized, and records are compared.
-        durable: Whether the log is forced to the disk.
-        memory_budget: The bytes of memory for pages that stay decoded between micro-batches. 0: none do.
         log_level: The least level of log records.
     """
 
     plan: Plan
     registry: TypeRegistry
-    count: int
+    settings: WorkerSettings
     by_system_clock: bool
-    checks: bool
-    durable: bool
-    memory_budget: int
     log_level: int
 
 

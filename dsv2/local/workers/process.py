@@ -17,7 +17,7 @@ from dsv2.runtime.report.carried_errors import from_text
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dsv2.local.workers.worker import main; "
-    "main(int(sys.argv[2]), int(sys.argv[3]))"
+    "main(*map(int, sys.argv[2:]))"
 )
 _SECONDS_TO_CLOSE = 5.0
 
@@ -38,7 +38,7 @@ class WorkerProcess:
         """The connection for requests."""
         self._logs, logs = Pipe()
         passed = [requests.fileno(), logs.fileno()]
-        command = [sys.executable, "-c", _PROGRAM, json.dumps([*map(str, sys.path)]), *map(str, passed)]
+        command = [sys.executable, "-c", _PROGRAM, json.dumps([*map(str, sys.path)]), *map(str, (number, *passed))]
         self._process = subprocess.Popen(command, pass_fds=[*passed, *([] if lock is None else [lock])])
         requests.close()
         logs.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import select
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dsv2.base.clock import Clock, SystemClock
@@ -14,7 +13,7 @@ from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import ConfigurationError, Dsv2Error, SerializationError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.sinks_elsewhere import without_sinks
-from dsv2.local.page_log import LogPlace, StoredLogs
+from dsv2.local.page_log import StoredLogs
 from dsv2.local.sinks import ReceivedFrame
 from dsv2.local.task_group import Place
 from dsv2.local.tasks import CancelledError
@@ -26,6 +25,7 @@ from dsv2.local.workers.messages import (
     Request,
     SentFrame,
     SentJob,
+    WorkerSettings,
     worker_of,
 )
 from dsv2.local.workers.process import WorkerProcess
@@ -41,27 +41,6 @@ from dsv2.runtime.state.timers import BatchTime
 
 _POLL_MS = 50  # until a stop is noticed
 _ROWS = 1000  # in a request
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """Settings of the worker processes of a run.
-
-    Attributes:
-        count: Their number.
-        checks: Whether frames are serialized, and records are compared.
-        durable: Whether their logs are forced to the disk.
-        memory_budget: The bytes of memory for pages that stay decoded in one of them. 0: none do.
-        logs: Their logs. Empty: there is no checkpoint.
-        lock: The file that locks the checkpoint. None: there is none.
-    """
-
-    count: int
-    checks: bool
-    durable: bool
-    memory_budget: int
-    logs: Sequence[LogPlace] = ()
-    lock: int | None = None
 
 
 def view_of(processes: int) -> RuntimeView:
@@ -115,10 +94,10 @@ class WorkerTasks:
         self._workers = [WorkerProcess(number, self._places(number), settings.lock) for number in self._numbers]
         self._poll = select.poll()
         self._connections: dict[int, int] = {}  # the workers, by the file descriptors of their connections
-        for worker, part in zip(self._workers, job, strict=True):
+        for worker in self._workers:
             self._connections[connection := worker.connection.fileno()] = worker.number
             self._poll.register(connection, select.POLLIN)
-            worker.begin(part)
+            worker.begin(job)
 
     def new_readers(self, operator: Operator) -> list[Any]:
         """Create the readers of a source."""
@@ -218,23 +197,14 @@ class WorkerTasks:
         ]
         return "; ".join(found) or "no subtask"
 
-    def _packed(self) -> list[bytes]:
+    def _packed(self) -> bytes:
         root = logging.root
         loggers = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and one.level]
+        level = min(one.level for one in (root, *loggers))
+        by_system_clock = isinstance(self._clock, SystemClock)
         try:
             plan = without_sinks(self._plan)
-            job = SentJob(
-                plan,
-                TypeRegistry.of(self._plan),
-                self._settings.count,
-                isinstance(self._clock, SystemClock),
-                self._settings.checks,
-                self._settings.durable,
-                self._settings.memory_budget,
-                min(one.level for one in (root, *loggers)),
-            )
-            logs = dict(enumerate(self._settings.logs))
-            return [to_bytes((job, number, logs.get(number))) for number in self._numbers]
+            return to_bytes(SentJob(plan, TypeRegistry.of(self._plan), self._settings, by_system_clock, level))
         except Dsv2Error:
             raise
         except Exception as error:

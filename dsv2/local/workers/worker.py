@@ -22,7 +22,7 @@ from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import Dsv2Error, JobError
-from dsv2.local.page_log import BATCH, LogPlace, open_log
+from dsv2.local.page_log import BATCH, open_log
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
@@ -42,21 +42,21 @@ from dsv2.views.logs import JobFilter
 class Worker(LevelTasks):
     """Answers requests, which are calls of its methods."""
 
-    def __init__(self, job: SentJob, number: int, log: LogPlace | None, time: BatchTime, clock: Clock) -> None:
+    def __init__(self, job: SentJob, number: int, time: BatchTime, clock: Clock) -> None:
         """Create the subtasks.
 
         Args:
             job: The job.
             number: The worker.
-            log: Its log. None: there is no checkpoint.
             time: The processing time.
             clock: The job's clock.
         """
-        self._log = None if log is None else open_log(log, durable=job.durable, writes=True)
+        settings = job.settings
+        self._log = open_log(settings.logs[number], durable=settings.durable, writes=True) if settings.logs else None
         self._is_prepared = False
         self._restore: ChainRestore | None = None
         context = JobContext.in_process(job.plan, time, clock, Codec(job.registry))
-        budget = PageBudget(job.memory_budget) if job.memory_budget else None
+        budget = PageBudget(settings.memory_budget) if settings.memory_budget else None
         pages = None if self._log is None else StatePages(self._log, budget)
         super().__init__(job, number, context, clock, pages)
 
@@ -122,14 +122,14 @@ class _LogHandler(logging.handlers.QueueHandler):
         self._connection.send(record)
 
 
-def main(requests: int, logs: int) -> None:
-    """Run a worker process. ``requests`` and ``logs`` are file descriptors of its connections."""
+def main(number: int, requests: int, logs: int) -> None:
+    """Run the worker ``number``. ``requests`` and ``logs`` are file descriptors of its connections."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process of the job stops its workers
     signal.signal(signal.SIGTERM, _terminate)
     connection, log_connection = Connection(requests), Connection(logs)
     threading.Thread(target=_end_with_job, args=(log_connection,), daemon=True).start()
     try:
-        job, number, log = cloudpickle.loads(connection.recv_bytes())
+        job = cloudpickle.loads(connection.recv_bytes())
     except Exception as error:
         connection.recv()
         text = f"A worker process cannot load the program: {type(error).__qualname__}: {error}"
@@ -146,10 +146,10 @@ def main(requests: int, logs: int) -> None:
         limit,
         frozen_modules(),
     ):
-        _serve(connection, job, number, log)
+        _serve(connection, job, number)
 
 
-def _serve(connection: Connection, job: SentJob, number: int, log: LogPlace | None) -> NoReturn:
+def _serve(connection: Connection, job: SentJob, number: int) -> NoReturn:
     time, sent_clock = BatchTime(0), _SentClock()
     worker: Worker | None = None
     try:
@@ -159,7 +159,7 @@ def _serve(connection: Connection, job: SentJob, number: int, log: LogPlace | No
             reply: object
             try:
                 if worker is None:
-                    worker = Worker(job, number, log, time, SystemClock() if job.by_system_clock else sent_clock)
+                    worker = Worker(job, number, time, SystemClock() if job.by_system_clock else sent_clock)
                 with patient_collector():
                     result = getattr(worker, request.method)(*request.args)
                 reply = Reply(result, worker.take_emitted())
