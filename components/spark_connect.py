@@ -62,6 +62,10 @@ class ConnectServer:
         """Stop the server."""
         self._server.stop()
 
+    def kill(self) -> None:
+        """Kill the server and its Python processes."""
+        self._server.kill()
+
     @property
     def log_tail(self) -> str:
         """The last lines of the log."""

@@ -24,6 +24,7 @@ from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.platform.executors import use_this_python
 from runtime_spark.savepoint.restore_frames import restore_frames
+from runtime_spark.sink.driver_sinks import DriverSinks
 from runtime_spark.sink.intermediate_frames import PassedReports, passed
 from runtime_spark.sink.sinks import SinkWriter
 from runtime_spark.source.sources import SourceOptions, check_source, source_frames, tick
@@ -55,9 +56,17 @@ class CompiledPlan:
     only_frames: bool = False
     reports: PassedReports | None = None
 
-    def sink_writer(self, spark: SparkSession, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock) -> SinkWriter:
+    def sink_writer(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        job_id: str,
+        run: SinkRunInfo,
+        clock: Clock,
+        on_driver: type[DriverSinks] = DriverSinks,
+    ) -> SinkWriter:
         """Return the writer of the sinks of ``plan``, which is this one. Parameters: those of ``SinkWriter``."""
-        return SinkWriter(spark, plan, self.layout, self.packed, job_id, run, clock, self.reports)
+        return SinkWriter(spark, plan, self.layout, self.packed, job_id, run, clock, self.reports, on_driver)
 
 
 @dataclass(frozen=True)

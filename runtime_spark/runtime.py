@@ -32,6 +32,7 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint.dead_letters import batch_letters
 from runtime_spark.checkpoint.file_outputs import check_outputs_unused
+from runtime_spark.checkpoint.run_files import RunFiles
 from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.compiler import CompiledPlan, PlanCompiler
 from runtime_spark.frames.failures import job_failure, usable
@@ -41,16 +42,19 @@ from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.frames.worker_logging import check_logging
 from runtime_spark.job.batch_job import BatchJob
+from runtime_spark.job.connect_job import ConnectJob
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
-from runtime_spark.platform.connect import check_runs_on
+from runtime_spark.job.server_run import ServerRun
+from runtime_spark.platform.connect import check_runs_on, is_connect
 from runtime_spark.platform.executors import check_executors, check_planners
 from runtime_spark.platform.folders import driver_folder, open_folder
 from runtime_spark.platform.log_filter import leave_out_warnings
 from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS
+from runtime_spark.sink.driver_sinks import DriverSinks, StoredOutputs
 from runtime_spark.sink.intermediate_frames import check_passages
 from runtime_spark.sink.sink_types import with_schema_checks
 from runtime_spark.sink.sinks import check_sink
@@ -187,25 +191,34 @@ class SparkRuntime:
         writer = compiled.sink_writer(self._spark, plan, job_id, run, self._clock)
         return BatchJob(plan, compiled.frames, writer, letters, self._clock, JobListeners(options.listeners))
 
-    def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
+    def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob | ConnectJob:
         location = _checkpoint(options.checkpoint_location)
         check_uids(plan)
         trigger = options.trigger or default_trigger(plan)
         with ExitStack() as stack:
-            folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
-            reports = stack.enter_context(folder)
-            job, compiled, generation = self._prepare(plan, location, trigger, reports, options)
+            if is_connect(self._spark):
+                with usable(f"The checkpoint_location {location}"):
+                    files = RunFiles(open_folder(self._spark, location))
+                    stack.callback(files.remove)
+                    reports = files.make_readers()
+            else:
+                files = None
+                folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
+                reports = stack.enter_context(folder)
+            job, compiled, generation = self._prepare(plan, location, trigger, reports, options, files)
             self._start_query(job, compiled, plan.job_name, f"{location}{generation}", trigger)
-            weakref.finalize(job, stack.pop_all().close)
+            kept = stack.pop_all()
+            if files is None:  # on a server, the query continues without this process
+                weakref.finalize(job, kept.close)
         return job
 
     def _prepare(
-        self, plan: Plan, location: str, trigger: Trigger, reports: str, options: RunOptions
-    ) -> tuple[StreamingJob, CompiledPlan, str]:
+        self, plan: Plan, location: str, trigger: Trigger, reports: str, options: RunOptions, files: RunFiles | None
+    ) -> tuple[StreamingJob | ConnectJob, CompiledPlan, str]:
         """Check the checkpoint, compile the plan and acquire the lease.
 
-        ``reports``: The folder for reader reports. Returns the job, its query, and the path of the generation below
-        ``location``.
+        ``reports``: The folder for reader reports. ``files``: Those of the run on Spark Connect. Returns the job, its
+        query, and the path of the generation below ``location``.
         """
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
@@ -221,27 +234,48 @@ class SparkRuntime:
         compiled = self.compile(plan, source_options, checkpoint)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
-        sinks = compiled.sink_writer(self._spark, plan, checkpoint.job_id, run, self._clock)
+        outputs = DriverSinks if files is None else StoredOutputs
+        sinks = compiled.sink_writer(self._spark, plan, checkpoint.job_id, run, self._clock, outputs)
         log = ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration()))
+        view = runtime_view(plan, compiled.layout)
+        splits, listeners = SplitFiles(plan, reports), JobListeners(options.listeners)
+        only_available = trigger.interval_ms is None
+        job: StreamingJob | ConnectJob
+        if files is not None:
+            server_run = ServerRun(
+                plan,
+                compiled.layout,
+                sinks,
+                archive,
+                splits,
+                checkpoint,
+                lease.claim,
+                files,
+                log,
+                self._clock,
+                only_available,
+            )
+            own = DriverSinks(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
+            job = ConnectJob(self._spark, server_run, own, lease, listeners, view, self._state_key)
+            return job, compiled, chosen.path_below_root
         job_reports = JobReports(
             plan, checkpoint.ended_sources(), log.before, is_new=checkpoint.next_batch == 0, in_portions=True
         )
-        view = runtime_view(plan, compiled.layout)
         job = StreamingJob(
             self._spark,
             plan,
-            MicroBatchWriter(sinks, archive, SplitFiles(plan, reports), checkpoint, lease),
+            MicroBatchWriter(sinks, archive, splits, checkpoint, lease),
             job_reports,
             StateSizes(plan, compiled.layout),
-            ProgressThread(plan, job_reports, log, JobListeners(options.listeners), view),
+            ProgressThread(plan, job_reports, log, listeners, view),
             self._clock,
-            only_available=trigger.interval_ms is None,
+            only_available=only_available,
             state_key=self._state_key,
         )
         return job, compiled, chosen.path_below_root
 
     def _start_query(
-        self, job: StreamingJob, compiled: CompiledPlan, name: str, location: str, trigger: Trigger
+        self, job: StreamingJob | ConnectJob, compiled: CompiledPlan, name: str, location: str, trigger: Trigger
     ) -> None:
         writer = (
             compiled.frames.writeStream.queryName(name)

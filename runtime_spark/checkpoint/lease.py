@@ -113,6 +113,35 @@ class Lease:
             self._checkpoint.delete(claim.beat)
         _held[self._claim.run_id] = self
 
+    @property
+    def claim(self) -> tuple[int, str]:
+        """The claim of a lease that was acquired, for ``taken_over``."""
+        return self._claim.number, self._claim.run_id
+
+    @classmethod
+    def taken_over(cls, checkpoint: Folder, claim: tuple[int, str], driver: dict[str, Any]) -> Lease:
+        """Continue a lease in another process, which then holds it as well.
+
+        Args:
+            checkpoint: The checkpoint.
+            claim: The claim of the lease.
+            driver: The result of ``describe_driver`` for this process. Other drivers wait for its end.
+
+        Raises:
+            JobError: The lease is lost.
+        """
+        lease = cls(checkpoint, claim[1], driver)
+        lease._claim = _Claim(*claim)
+        lease.check()
+        checkpoint.write(lease._claim.content, json.dumps(driver).encode())
+        _held[lease._claim.run_id] = lease
+        return lease
+
+    def let_go(self) -> None:
+        """Stop to renew the lease, because another process may hold it. Other drivers wait for that one."""
+        self._ended.set()
+        _held.pop(self._claim.run_id, None)
+
     def keep(self, is_over: Callable[[], bool]) -> None:
         """Renew the lease in a thread until ``release`` is called or the job ``is_over``."""
         self._is_over = is_over

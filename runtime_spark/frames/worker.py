@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -35,6 +36,7 @@ from runtime_spark.frames.worker_logging import configure_logging
 from runtime_spark.platform.closures import from_bytes, to_bytes
 
 _PARTS = 16  # of jobs, which a worker keeps
+_TAG = re.compile(r"dsv2-micro-batch-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -202,11 +204,19 @@ def load_job(packed: bytes) -> WorkerJob:
     return job
 
 
+def batch_tag(number: int) -> str:
+    """Return the tag for the Spark jobs of a micro-batch on Spark Connect, where tasks have no property with it."""
+    return f"dsv2-micro-batch-{number}"
+
+
 def batch_id() -> int:
     """Return the micro-batch of the current task; 0 outside Spark's streaming queries."""
-    task = TaskContext.get()
-    number = task.getLocalProperty("streaming.sql.batchId") if task is not None else None
-    return int(number or 0)
+    if (task := TaskContext.get()) is None:
+        return 0
+    if (number := task.getLocalProperty("streaming.sql.batchId")) is not None:
+        return int(number)
+    tagged = _TAG.search(task.getLocalProperty("spark.job.tags") or "")
+    return 0 if tagged is None else int(tagged[1])
 
 
 def forget_modules() -> None:

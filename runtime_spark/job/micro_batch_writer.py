@@ -7,13 +7,19 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from dsv2.errors import CorruptDataError, Dsv2Error, UserFunctionError
+from dsv2.graph import Plan
+from dsv2.runtime.report.remedies import with_remedies
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.source_reports import ReportArchive
+from runtime_spark.frames.failures import job_failure
 from runtime_spark.sink.publisher import Publisher
 from runtime_spark.sink.sinks import SinkWriter
 from runtime_spark.source.split_files import SplitFiles
 from runtime_spark.start.checkpoint import Checkpoint
+
+_TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 
 
 class MicroBatchWriter:
@@ -67,6 +73,26 @@ class MicroBatchWriter:
         self.checkpoint.add(batch_id, written)
         self._publisher.prepared(batch_id)
         return written.subtasks
+
+    def failure_of(self, error: BaseException, plan: Plan, failed: Callable[[], list[int]] = list) -> Dsv2Error:
+        """Convert an error of Spark to the error that the user gets. Parameters: those of ``job_failure``."""
+        failure = job_failure(error, plan.job_name, self.sinks.tasks, failed)
+        restored = self.checkpoint.restored_savepoint
+        if isinstance(failure, CorruptDataError) and restored is not None and restored not in str(failure):
+            return CorruptDataError(f"The savepoint {restored}: {failure}")
+        return failure
+
+    def with_remedies(self, failure: Dsv2Error, plan: Plan, batch_id: int) -> Dsv2Error:
+        """Return the error of a micro-batch with the ways to continue, and record that it has failed."""
+        if not isinstance(failure, UserFunctionError):
+            return failure
+        is_traced = plan.traces or batch_id == self.checkpoint.traced_batch
+        try:
+            self.checkpoint.note_failure(batch_id)
+            ranges = self.checkpoint.ranges_read(batch_id)
+        except Exception:  # the failure itself is more important
+            ranges = []
+        return with_remedies(failure, plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
 
     def publish(self) -> None:
         """Wait until everything is published. Called when the query is over."""

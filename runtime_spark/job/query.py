@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from os import PathLike
 from typing import NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,30 +14,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.checks.arguments import as_seconds
-from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
+from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
-from dsv2.runtime.report.remedies import with_remedies
 from dsv2.runtime.report.subtask_report import SubtaskReport
-from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.savepoint.live_state import LiveState, QueryableHandle
-from dsv2.sources import BaseSource, IndexedSource
-from dsv2.views.notebook import NotebookHandle
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.job.checkpoint_job import CheckpointJob, unprocessed
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
-from runtime_spark.savepoint.create import check_unused_path, take_savepoint
-from runtime_spark.savepoint.live_state import CheckpointState
 
-_TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
-_COMMIT_SECONDS = 0.05
 _PATIENCE_SECONDS = 3.0
 _SPARK_INTERRUPTION = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
@@ -49,7 +40,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob(QueryableHandle, NotebookHandle):
+class StreamingJob(CheckpointJob):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle.
 
     Args:
@@ -87,7 +78,6 @@ class StreamingJob(QueryableHandle, NotebookHandle):
         self._progress_thread = progress
         self._only_available = only_available
         self._state_key = state_key
-        self._states: tuple[LiveState, CheckpointState] | None = None  # once they are asked for
         self._refuse_batches = False
         self._refused = False
         self._cancelled = False
@@ -126,7 +116,7 @@ class StreamingJob(QueryableHandle, NotebookHandle):
             reports = self._writer.write(frames, batch_id)
         except Exception as error:
             if not self._cancelled:
-                self._failure = self._with_remedies(self._failure_of(error), batch_id)
+                self._failure = self._writer.with_remedies(self._failure_of(error), self._plan, batch_id)
             raise
         self._note(batch_id, reports)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
@@ -217,9 +207,7 @@ class StreamingJob(QueryableHandle, NotebookHandle):
             if self._is_over():
                 self._writer.note_unwritten()
             self._writer.release()
-            if self._states is not None:
-                with contextlib.suppress(Exception):  # the session has been stopped
-                    self._states[1].release()
+            self._release_states()
 
     def _ends_within(self, seconds: float | None) -> bool:
         try:
@@ -246,34 +234,6 @@ class StreamingJob(QueryableHandle, NotebookHandle):
         self._end_query(as_seconds(timeout, "timeout"), Waiting(self._plan.job_name, self._what_runs))
         if self._is_over():
             self._end_outputs()
-
-    def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
-        """Take a savepoint as of the last complete micro-batch. Unless ``stop``, the job continues meanwhile."""
-        if stop:
-            check_unused_path(self._spark, path)
-        self._await_commit()
-        if stop:
-            self.stop()
-            self.await_termination()
-        if (failure := self.exception()) is not None:
-            raise failure
-        folder = check_unused_path(self._spark, path)
-        take_savepoint(self._spark, self._checkpoint.folder, folder, self._state_key)
-        return folder.path
-
-    def _live_state(self) -> LiveState:
-        if self._states is None:
-            checkpoint, plan, types = self._checkpoint, self._plan, TypeRegistry.of(self._plan)
-            begun = checkpoint.next_batch - checkpoint.first_batch
-            read = CheckpointState(self._spark, checkpoint.folder, begun, types, self._state_key, plan.job_name)
-            self._states = LiveState(plan, checkpoint.program, types, read.committed), read
-        return self._states[0]
-
-    def _await_commit(self) -> None:
-        """Wait for the first complete micro-batch of the checkpoint. Before it there is no state."""
-        self._started.wait()
-        while self.query.isActive and not self._checkpoint.has_commits():
-            time.sleep(_COMMIT_SECONDS)
 
     def _end_query(self, timeout_seconds: float | None = None, waiting: Waiting | None = None) -> None:
         self._started.wait()
@@ -318,46 +278,11 @@ class StreamingJob(QueryableHandle, NotebookHandle):
             if (error := self.query.exception()) is not None:
                 self._failure = self._failure_of(error)
             elif not self.query.isActive and not self._stopped:
-                self._failure = self._unprocessed()
+                self._failure = unprocessed(self._plan, self._reports.held())
         return self._failure
 
     def _failure_of(self, error: BaseException) -> Dsv2Error:
         def failed() -> list[int]:
             return self._writer.sinks.tasks.failed(self._spark, str(self.query.runId))
 
-        failure = job_failure(error, self._plan.job_name, self._writer.sinks.tasks, failed)
-        restored = self._checkpoint.restored_savepoint
-        if isinstance(failure, CorruptDataError) and restored is not None and restored not in str(failure):
-            return CorruptDataError(f"The savepoint {restored}: {failure}")
-        return failure
-
-    def _with_remedies(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
-        if not isinstance(failure, UserFunctionError):
-            return failure
-        is_traced = self._plan.traces or batch_id == self._checkpoint.traced_batch
-        try:
-            self._checkpoint.note_failure(batch_id)
-            ranges = self._checkpoint.ranges_read(batch_id)
-        except Exception:  # the failure itself is more important
-            ranges = []
-        return with_remedies(failure, self._plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
-
-    def _unprocessed(self) -> Dsv2Error | None:
-        """Return the error of a job whose input has ended before all records were processed, or None."""
-        held = self._reports.held()
-        if not held or not _input_ends(self._plan):
-            return None
-        where = ", ".join(f"{count} in {operator}" for operator, count in held.items())
-        return JobError(
-            f"Job {self._plan.job_name!r} has reached the end of its input, but records are still buffered behind "
-            f"aligned watermarks: {where}."
-        )
-
-
-def _input_ends(plan: Plan) -> bool:
-    """Return whether a run that is not stopped reaches the end of all input."""
-    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
-    schedules = [source.schedule(str(source)) for source in sources if isinstance(source, IndexedSource)]
-    if any(schedule is not None and schedule.ends_run for schedule in schedules):
-        return False
-    return all(source.bounded for source in sources)
+        return self._writer.failure_of(error, self._plan, failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,10 @@ from dsv2.checks.paths import local_folder
 from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.sources import DataFrameSource
 
+_SEEN: set[tuple[str, str]] = set()
+"""The folders that the server of a session sees."""
 _CLASSIC = 'a classic session: SparkSession.builder.master(...), or spark-submit without "--remote"'
 
 
@@ -27,15 +31,16 @@ def check_runs_on(spark: SparkSession, plan: Plan) -> None:
     Raises:
         ConfigurationError: It cannot.
     """
-    if not is_connect(spark):
+    if not is_connect(spark) or plan.mode is not RuntimeExecutionMode.STREAMING:
         return
-    if plan.mode is RuntimeExecutionMode.STREAMING:
-        raise ConfigurationError(
-            f"{plan.job_name!r} is a STREAMING job, which cannot run on Spark Connect: what follows each micro-batch "
-            f"(sinks, progress, stopping, the lease on the checkpoint) would run in a process of the server, with "
-            f"which this program cannot communicate. Use {_CLASSIC}; or run it as a BATCH job with "
-            f"env.set_execution_mode('batch'). See docs/cluster.md."
-        )
+    for operator in plan.operators:
+        source = operator.body
+        if isinstance(source, DataFrameSource) and getattr(source.dataframe, "isStreaming", False):
+            raise ConfigurationError(
+                f"The source {operator}, defined at {operator.location}, is a streaming DataFrame. On Spark Connect "
+                f"nothing says how many streams it reads (DataFrame._jdf is missing), and so which offsets in the "
+                f"checkpoint are its own. Use {_CLASSIC}; or read the data with a source of dsv2."
+            )
 
 
 def check_classic(spark: object, what: str) -> None:
@@ -81,8 +86,20 @@ def shared_folder(spark: SparkSession, path: str) -> LocalFolder:
     return folder
 
 
+def is_server_process() -> bool:
+    """Return whether this is a Python process that a server of Spark Connect has started, on its own host."""
+    return "SPARK_CONNECT_LOCAL_URL" in os.environ
+
+
 def _sees(spark: SparkSession, path: str, local: str) -> bool:
-    """Return whether the tasks of the server read a file that this program writes."""
+    """Return whether the tasks of the server read a file that this program writes. Asks the server once."""
+    place = str(spark.session_id), local  # type: ignore[attr-defined]  # only on Spark Connect
+    if place not in _SEEN and (is_server_process() or _reads_probe(spark, path, local)):
+        _SEEN.add(place)
+    return place in _SEEN
+
+
+def _reads_probe(spark: SparkSession, path: str, local: str) -> bool:
     folder, name, content = LocalFolder(local), f"dsv2-probe-{uuid4()}", str(uuid4())
     folder.write(name, content.encode())
     try:

@@ -5,6 +5,7 @@ Uses internals of PySpark, because its public API has no access to files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -202,7 +203,9 @@ def driver_folder(spark: SparkSession) -> str:
     return str(spark.sparkContext._temp_dir)
 
 
-def jvm_process(spark: SparkSession) -> int:
-    """Return the process id of Spark's driver."""
+def driver_processes(spark: SparkSession) -> list[int]:
+    """Return the ids of the processes of this driver, Python first. A client of Spark Connect has one."""
+    if is_connect(spark):
+        return [os.getpid()]
     jvm: Any = spark.sparkContext._jvm
-    return int(java_class(jvm, "java.lang.ProcessHandle").current().pid())
+    return [os.getpid(), int(java_class(jvm, "java.lang.ProcessHandle").current().pid())]

@@ -27,9 +27,8 @@ from dsv2.file_log.schema import check_columns
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.wire import decode_frame
-from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.failure_limits import FailureLimits
-from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
+from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task
 from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import marked_failures
@@ -42,6 +41,7 @@ from runtime_spark.frames.worker import load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.sink.dataframe_function import RowsSink
+from runtime_spark.sink.driver_sinks import DriverSinks
 from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 from runtime_spark.sink.intermediate_frames import PassedReports
 from runtime_spark.sink.sink_types import check_declared_type
@@ -160,18 +160,19 @@ class SinkWriter:
         run: SinkRunInfo,
         clock: Clock,
         passed_reports: PassedReports | None = None,
+        on_driver: type[DriverSinks] = DriverSinks,
     ) -> None:
         """Create the writer.
 
         ``job_id``: Identifies the checkpoint.
         ``run``: The run that writes.
         ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
+        ``on_driver``: What writes to the sinks on the driver.
         """
         self._passed_reports = passed_reports
         self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
-        self.writes_to: Operator | None = None  # the sink that the driver is writing to
         self._layout = layout
         self._packed = packed
         self.files = [
@@ -184,12 +185,14 @@ class SinkWriter:
         self._parallel = ParallelSinks(parallel, layout, packed, job_id, run)
         self.limits = FailureLimits(plan)
         """Checks what operators have skipped, before sinks receive a micro-batch."""
-        self._on_driver = [
-            (operator, SinkInfo(job_id, operator.uid, operator.parallelism, run))
-            for operator in sinks
-            if isinstance(operator.body, DriverSink)
-        ]
+        self.on_driver = on_driver(plan, layout, packed, job_id, run)
+        """The sinks on the driver."""
         self._begun = False
+
+    @property
+    def writes_to(self) -> Operator | None:
+        """The sink that the driver is writing to."""
+        return self.on_driver.writes_to
 
     def write(self, frames: DataFrame, batch_id: int) -> TaskReport:
         """Write the rows of one micro-batch, and return the reports of its tasks."""
@@ -216,9 +219,7 @@ class SinkWriter:
         if self._begun:
             return
         self._parallel.begin(batch_id)
-        for operator, info in self._on_driver:
-            assert isinstance(operator.body, DriverSink)
-            begin(operator.body, info, batch_id, name_of(operator))
+        self.on_driver.begin(batch_id)
         self._begun = True
 
     def _write_in_steps(self, frames: DataFrame, batch_id: int) -> TaskReport:
@@ -240,26 +241,17 @@ class SinkWriter:
             frames.unpersist()
 
     def _slots_on_driver(self) -> list[int]:
-        return [REPORT_SLOT, *(slot for operator, _ in self._on_driver for slot in self._layout.slots_of(operator))]
+        return [REPORT_SLOT, *self.on_driver.slots]
 
     def _write_on_driver(self, rows: list[Row], batch_id: int) -> TaskReport:
-        by_slot: dict[int, list[bytes]] = {slot: [] for slot in self._slots_on_driver()}
+        reports: list[bytes] = []
+        outputs: dict[str, list[bytes]] = {uid: [] for uid in self.on_driver.slots.values()}
+        lists = {slot: outputs[uid] for slot, uid in self.on_driver.slots.items()} | {REPORT_SLOT: reports}
         for slot, _, _, payload in sorted(rows, key=itemgetter(*_IN_ORDER)):
-            if slot in by_slot:
-                by_slot[slot].append(bytes(payload))
-        report = TaskReport.decoded(by_slot[REPORT_SLOT])
+            if slot in lists:
+                lists[slot].append(bytes(payload))
+        del lists  # what a sink has received is freed
+        report = TaskReport.decoded(reports)
         self._check_limits(report)
-        codec = load_job(self._packed).codec()
-        limits = DriverLimits(self._plan)
-        for operator, info in self._on_driver:
-            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot.pop(slot)]
-            with patient_collector():
-                batches = []
-                for payload in payloads:
-                    batches.append(decode_frame(codec, payload, str(operator))[0])
-                    limits.add(operator.id, len(batches[-1]), len(payload))
-                    limits.check()
-                self.writes_to = operator
-                write_on_driver(operator, info, [batch for batch in batches if batch], batch_id)
-                self.writes_to = None
+        self.on_driver.write(outputs, batch_id)
         return report

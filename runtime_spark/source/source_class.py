@@ -32,7 +32,7 @@ def frame_source_class(
         start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
     """
     pickled, row_schema = to_bytes((feed, clock)), ROW_SCHEMA
-    own_path, installed = _import_path()
+    own_path, installed = import_path()
 
     class FrameSource(DataSource):
         @classmethod
@@ -57,8 +57,12 @@ def frame_source_class(
     return FrameSource
 
 
-def _import_path() -> tuple[list[str], list[str]]:
-    """Return where this program finds its modules: outside and inside of the installation of Python."""
+def import_path() -> tuple[list[str], list[str]]:
+    """Return where this program finds its modules: outside and inside of the installation of Python.
+
+    A function that a process of Spark's driver runs extends its own import path with both, the second one if it does
+    not find this project.
+    """
     installed = tuple(f"{prefix}{os.sep}" for prefix in (sys.prefix, sys.base_prefix))
     paths = [os.path.abspath(path) for path in sys.path]
     inside = [path for path in paths if path.startswith(installed)]

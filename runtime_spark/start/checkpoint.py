@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from uuid import uuid4
@@ -40,7 +39,7 @@ from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_history import StateHistory, StateLedger
 from runtime_spark.platform.driver_processes import describe_driver
-from runtime_spark.platform.folders import jvm_process, open_folder
+from runtime_spark.platform.folders import driver_processes, open_folder
 from runtime_spark.start.migration import ChosenGeneration, another_driver
 from runtime_spark.start.restoration import restoration_of
 
@@ -75,6 +74,8 @@ class Checkpoint:
         if start is not None:
             start.check()
             start.warn_of_dropped(generation.folder.path)
+        self.root = chosen.root
+        """The checkpoint with all its generations."""
         self.folder = generation.folder
         self._records = generation.records
         self._beginning = Beginning(0, repeats=False) if chosen.starts_over else generation.beginning
@@ -112,7 +113,7 @@ class Checkpoint:
             ConfigurationError: Another driver uses this checkpoint.
         """
         run_id = str(uuid4())
-        lease = Lease(self._chosen.root, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
+        lease = Lease(self._chosen.root, run_id, describe_driver(driver_processes(self._spark)))
         lease.acquire()
         try:
             generations = Generations(self._chosen.root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from runtime_spark.checkpoint.spark_logs import listed_beginning
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.driver_processes import describe_driver
-from runtime_spark.platform.folders import jvm_process, open_folder
+from runtime_spark.platform.folders import driver_processes, open_folder
 from runtime_spark.savepoint.create import take_savepoint
 
 _LOG = logging.getLogger("dsv2.spark.migration")
@@ -137,7 +136,7 @@ def choose_generation(
 @contextmanager
 def lease_on(spark: SparkSession, root: Folder) -> Iterator[None]:
     """Hold the lease on a checkpoint meanwhile."""
-    lease = Lease(root, str(uuid4()), describe_driver([os.getpid(), jvm_process(spark)]))
+    lease = Lease(root, str(uuid4()), describe_driver(driver_processes(spark)))
     lease.acquire()
     lease.keep(lambda: False)
     try:

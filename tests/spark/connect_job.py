@@ -134,13 +134,6 @@ class Client:
         numbers.process(Doubled()).with_name("doubled").to_sink(CollectSink())
         return failure_of(env)
 
-    def streaming(self) -> str:
-        """Start a streaming job."""
-        env = self.env()
-        env.set_execution_mode(RuntimeExecutionMode.STREAMING)
-        env.from_collection([1]).with_uid("in").to_sink(CollectSink())
-        return failure_of(env, checkpoint_location=str(self.folder / "checkpoint"))
-
     def through(self) -> str:
         """Pass records through a DataFrame."""
         env = self.env()
@@ -173,7 +166,6 @@ def failure_of(env: ExecutionEnvironment, **options: Any) -> str:
 
 
 JOBS = (
-    Client.streaming,
     Client.through,
     Client.elsewhere,
     Client.dataframes,

@@ -35,7 +35,6 @@ RESULTS = {
     "cancelled": "STOPPED",
 }
 ERRORS = {
-    "streaming": "ConfigurationError: 'a job' is a STREAMING job, which cannot run on Spark Connect: what follows ",
     "through": "ConfigurationError: 'a job' uses through_dataframe, which requires internals",
     "elsewhere": "hdfs://127.0.0.1:1/out is not on the local disk. On Spark Connect, use to_dataframe",
     "used_output": "ConfigurationError",

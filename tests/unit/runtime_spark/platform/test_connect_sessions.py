@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import bootstrap
+from dsv2.sources import DataFrameSource
 from runtime_spark import create_savepoint
 from runtime_spark.platform.connect import is_connect, shared_folder
 
@@ -35,6 +38,7 @@ class Session:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.read = Reader(root)
+        self.session_id = str(uuid4())
 
 
 Session.__module__ = "pyspark.sql.connect.session"
@@ -50,10 +54,12 @@ def test_sessions_are_told_apart() -> None:
     assert not is_connect(object())
 
 
-def test_streaming_job_is_refused_when_it_starts(tmp_path: Path) -> None:
-    env = ExecutionEnvironment.get_instance(spark=Session())
-    env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
-    with pytest.raises(ConfigurationError, match=r"'job' is a STREAMING job, which cannot run on Spark Connect: what"):
+def test_streaming_dataframe_is_refused_in_streaming_jobs(tmp_path: Path) -> None:
+    session: Any = Session()
+    env = ExecutionEnvironment.get_instance(spark=session)
+    source: DataFrameSource[Any] = DataFrameSource(SimpleNamespace(isStreaming=True), dict)
+    env.from_source(source).with_uid("in").to_sink(CollectSink()).with_uid("out")
+    with pytest.raises(ConfigurationError, match=r"is a streaming DataFrame\. On Spark Connect nothing says how many"):
         env.execute("job", checkpoint_location=tmp_path / "checkpoint")
     assert list(tmp_path.iterdir()) == []
 
