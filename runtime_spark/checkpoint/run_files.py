@@ -25,7 +25,7 @@ _FOLDER = "connect"
 _STOP, _BATCHES = "stop", "batches"
 
 
-class StoredBatch(msgspec.Struct, frozen=True):
+class ClientBatch(msgspec.Struct, frozen=True):
     """A micro-batch for the client.
 
     Attributes:
@@ -57,11 +57,11 @@ class RunFiles:
         os.makedirs(path, exist_ok=True)
         return path
 
-    def write(self, number: int, batch: StoredBatch) -> None:
+    def write(self, number: int, batch: ClientBatch) -> None:
         """Write what a micro-batch has for the client."""
         self._root.write(self._batch(number), msgspec.msgpack.encode(batch))
 
-    def read(self, number: int) -> StoredBatch | None:
+    def read(self, number: int) -> ClientBatch | None:
         """Return what a micro-batch has for the client; None if it has been delivered, or does not exist.
 
         Raises:
@@ -70,7 +70,7 @@ class RunFiles:
         if (data := self._root.read(self._batch(number))) is None:
             return None
         try:
-            return msgspec.msgpack.decode(data, type=StoredBatch)
+            return msgspec.msgpack.decode(data, type=ClientBatch)
         except msgspec.MsgspecError as error:
             place = self._root.place(self._batch(number))
             raise CorruptDataError(f"{place} is damaged: {error}. It holds records for sinks of the client.") from error

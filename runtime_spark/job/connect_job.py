@@ -18,10 +18,10 @@ from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.run_files import RunFiles, StoredBatch
+from runtime_spark.checkpoint.run_files import ClientBatch, RunFiles
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.state_key import StateKey
-from runtime_spark.job.checkpoint_job import CheckpointJob, unprocessed
+from runtime_spark.job.query_job import QueryJob, unprocessed
 from runtime_spark.job.server_run import ENDED_BETWEEN_BATCHES, ServerRun
 from runtime_spark.sink.driver_sinks import DriverSinks
 
@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.1
 _CONFLICTS = 3
 
 
-class ConnectJob(ThreadJob, CheckpointJob):
+class ConnectJob(ThreadJob, QueryJob):
     """``JobHandle`` of a streaming query on a server. ``query`` is Spark's own handle.
 
     A thread passes on what the micro-batches of the server have stored: records for sinks on the driver, and progress.
@@ -145,7 +145,7 @@ class ConnectJob(ThreadJob, CheckpointJob):
                     self._deliver(files, number, stored)
             files.remove()
 
-    def _deliver(self, files: RunFiles, number: int, stored: StoredBatch) -> None:
+    def _deliver(self, files: RunFiles, number: int, stored: ClientBatch) -> None:
         if not self._begun:
             self._sinks.begin(number)
             self._begun = True

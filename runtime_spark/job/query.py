@@ -24,9 +24,9 @@ from dsv2.runtime.report.subtask_report import SubtaskReport
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
-from runtime_spark.job.checkpoint_job import CheckpointJob, unprocessed
 from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
+from runtime_spark.job.query_job import QueryJob, unprocessed
 from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
 
 _POLL_SECONDS = 0.002
@@ -40,7 +40,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob(CheckpointJob):
+class StreamingJob(QueryJob):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle.
 
     Args:

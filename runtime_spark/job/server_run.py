@@ -23,7 +23,7 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import DriverSink
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.run_files import RunFiles, StoredBatch
+from runtime_spark.checkpoint.run_files import ClientBatch, RunFiles
 from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.checkpoint.spark_logs import offsets_of
 from runtime_spark.frames.failures import marked_failures
@@ -48,7 +48,7 @@ _SESSION, _DATAFRAME = "session", "dataframe"
 
 @dataclass(frozen=True)
 class ServerRun:
-    """What the client prepares for the server's process.
+    """The run as the client prepares it for the server's process.
 
     Attributes:
         plan: The plan.
@@ -178,7 +178,7 @@ class _Process:
         self._ended = self._reports.all_ended() or (run.only_available and self._is_exhausted(batch_id))
         outputs = run.sinks.on_driver
         assert isinstance(outputs, StoredOutputs)
-        run.files.write(number, StoredBatch(self._ended, outputs.taken))
+        run.files.write(number, ClientBatch(self._ended, outputs.taken))
         run.log.add(self._reports.progress(reported))
 
     def _is_exhausted(self, batch_id: int) -> bool:

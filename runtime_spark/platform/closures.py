@@ -32,12 +32,12 @@ def to_bytes_without(value: Any, stand_in: Callable[[Any], object | None]) -> by
         stand_in: Returns what is pickled in place of an object that stays in this process. None: the object itself.
     """
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    class Pickler(cloudpickle.CloudPickler):
         def persistent_id(self, obj: Any) -> object | None:
             return stand_in(obj)
 
     file = io.BytesIO()
-    Pickler(file).dump(value)
+    Pickler(file).dump(value)  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 

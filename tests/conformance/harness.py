@@ -103,8 +103,9 @@ NIGHTLY_SPARK_SETTINGS = [
     Setting(1, mode=RuntimeExecutionMode.BATCH),
     Setting(4, mode=RuntimeExecutionMode.BATCH),
 ]
-# Spark Connect runs batch jobs only.
 CONNECT_SETTING = Setting(2, mode=RuntimeExecutionMode.BATCH)
+# Several micro-batches, so that each program repeats what the server's process does after one.
+STREAMING_CONNECT_SETTING = Setting(2, portions=2)
 
 
 class Pipeline:

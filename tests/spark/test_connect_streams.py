@@ -21,9 +21,11 @@ from tests.spark.connect_streams import PER_BATCH, counts
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-OFTEN = ("whole:files", "restarted:files", "failure:skip", "skipped:skip", "stopped:stop")
-OFTEN_AND_FAST = ("through", "streaming_dataframe", "elsewhere")
-NIGHTLY = ("continued:stop", "failure:again", "repeated_failure:again", "letters", "failing_sink")
+OFTEN = ("whole:files", "restarted:files", "failure", "through", "streaming_dataframe", "elsewhere")
+NIGHTLY = (
+    *("stopped:stop", "continued:stop", "failure:again", "repeated_failure:again", "skipped:again"),
+    *("letters", "failing_sink"),
+)
 _SECONDS = 600
 
 
@@ -45,13 +47,13 @@ def results(url: str, folder: Path, *jobs: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def found(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the jobs of a client found."""
-    return results(connect_server.url, tmp_path_factory.mktemp("client"), *OFTEN, *OFTEN_AND_FAST)
+    return results(connect_server.url, tmp_path_factory.mktemp("client"), *OFTEN)
 
 
 @pytest.fixture(scope="module")
 def found_nightly(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What further jobs of a client found."""
-    return results(connect_server.url, tmp_path_factory.mktemp("client"), "stopped:stop", *NIGHTLY)
+    return results(connect_server.url, tmp_path_factory.mktemp("client"), *NIGHTLY)
 
 
 def test_job_with_all_kinds_of_sinks(found: dict[str, Any]) -> None:
@@ -77,15 +79,17 @@ def test_error_names_operator_and_record(found: dict[str, Any]) -> None:
     assert "Python worker" not in found["failure"]
 
 
-def test_record_is_skipped(found: dict[str, Any]) -> None:
+@pytest.mark.nightly
+def test_record_is_skipped(found_nightly: dict[str, Any]) -> None:
     every = counts(2 * PER_BATCH)
     every.remove([1, 4])
-    assert found["skipped"]["files"] == found["skipped"]["lines"] == every
-    assert "RecordNotSkippedWarning" not in found["log"]
+    assert found_nightly["skipped"]["files"] == found_nightly["skipped"]["lines"] == every
+    assert "RecordNotSkippedWarning" not in found_nightly["log"]
 
 
-def test_stop_savepoint_and_second_job(found: dict[str, Any]) -> None:
-    stopped = found["stopped"]
+@pytest.mark.nightly
+def test_stop_savepoint_and_second_job(found_nightly: dict[str, Any]) -> None:
+    stopped = found_nightly["stopped"]
     assert stopped.pop("second").startswith("ConfigurationError: Another driver runs a job with the checkpoint ")
     assert stopped.pop("status") == "STOPPED"
     assert stopped.pop("heard") == ["started", "STOPPED"]

@@ -23,7 +23,7 @@ from runtime_spark.start.checkpoint import Checkpoint
 _COMMIT_SECONDS = 0.05
 
 
-class CheckpointJob(QueryableHandle, NotebookHandle):
+class QueryJob(QueryableHandle, NotebookHandle):
     """Base class of the handles of streaming jobs. They take savepoints, and read the committed state."""
 
     _spark: SparkSession
