@@ -24,15 +24,16 @@ class PooledClient(Protocol):
         """Close the connections."""
 
 
+_MOST_IDLE = 8  # the readers of a process take turns, each with its own
 ClientT = TypeVar("ClientT", bound=PooledClient)
 
 
 class Pool(Generic[ClientT]):
-    """Keeps at most one idle client per connection. A borrowed client is used by its borrower only."""
+    """Keeps the idle clients of a connection, at most eight. A borrowed client is used by its borrower only."""
 
     def __init__(self, make: Callable[[KafkaConnection], ClientT]) -> None:
         self._make = make
-        self._idle: dict[str, ClientT] = {}
+        self._idle: dict[str, list[ClientT]] = {}
         atexit.register(self.close_idle)
         os.register_at_fork(before=self.close_idle)
 
@@ -49,17 +50,22 @@ class Pool(Generic[ClientT]):
 
     def borrow(self, connection: KafkaConnection) -> ClientT:
         """Return an idle client, or create one. Propagates errors of its creation."""
-        client = self._idle.pop(connection.key, None)
-        return self._make(connection) if client is None else client
+        try:
+            return self._idle[connection.key].pop()
+        except LookupError:
+            return self._make(connection)
 
     def give_back(self, connection: KafkaConnection, client: ClientT) -> None:
         """Keep ``client``, which has not failed, for the next borrower."""
-        if (other := self._idle.pop(connection.key, None)) is not None:
-            other.close()
-        self._idle[connection.key] = client
+        idle = self._idle.setdefault(connection.key, [])
+        if len(idle) < _MOST_IDLE:
+            idle.append(client)
+        else:
+            client.close()
 
     def close_idle(self) -> None:
         """Close all idle clients."""
-        while self._idle:
-            with contextlib.suppress(KeyError):  # another thread borrowed the last one
-                self._idle.popitem()[1].close()
+        for idle in [*self._idle.values()]:
+            while idle:
+                with contextlib.suppress(IndexError):  # another thread borrowed the last one
+                    idle.pop().close()

@@ -72,10 +72,20 @@ def test_client_is_reused_for_the_same_connection() -> None:
     pool = Pool(Client)
     with pool.lent(CONNECTION) as first, pool.lent(CONNECTION) as second, pool.lent(OTHER) as other:
         assert len({id(first), id(second), id(other)}) == 3
-    assert second.closed  # one is enough
-    with pool.lent(CONNECTION) as again:
-        assert again is first
+    with pool.lent(CONNECTION) as again, pool.lent(CONNECTION) as too:
+        assert {again, too} == {first, second}
         assert not again.closed
+        assert not too.closed
+
+
+def test_some_clients_are_kept() -> None:
+    pool = Pool(Client)
+    clients = [pool.borrow(CONNECTION) for _ in range(10)]
+    for client in clients:
+        pool.give_back(CONNECTION, client)
+    assert [client.closed for client in clients] == [False] * 8 + [True] * 2
+    pool.close_idle()
+    assert all(client.closed for client in clients)
 
 
 def test_failed_client_is_closed_and_not_reused() -> None:
