@@ -55,7 +55,7 @@ class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, Kine
         decode: Callable[[KinesisRecord], T_co],
         *,
         start: datetime | Literal["trim_horizon", "latest"] = "trim_horizon",
-        records_per_batch: int = 100_000,
+        records_per_batch: int = 10_000,
         skip_expired: bool = False,
         retries: int = 10,
         options: Mapping[str, OptionValue] | None = None,
@@ -68,7 +68,8 @@ class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, Kine
             start: Where the job first starts: the oldest record (``"trim_horizon"``), the second at which it starts
                 (``"latest"``), or a time with a time zone, in whole seconds. Shards that are created later are read
                 from their beginning.
-            records_per_batch: The maximum number of records in a micro-batch.
+            records_per_batch: The maximum number of records in a micro-batch, over all shards. Raise it if there are
+                many shards: a request returns up to 10,000 records of one.
             skip_expired: Whether to continue with the oldest record that exists if records may have been deleted
                 before they were read, because the job was behind for longer than the retention period of the stream.
                 Otherwise (default) the job fails.
