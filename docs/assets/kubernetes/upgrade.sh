@@ -51,7 +51,8 @@ END
 
 stop
 if take_savepoint && start "$image" "/data/$upgrade/checkpoint" "/data/$upgrade/savepoint"; then
-    echo "$image runs, with its checkpoint in /data/$upgrade/checkpoint."
+    echo "$image runs. Change orders.yaml before you apply it again:"
+    echo "DSV2_CHECKPOINT: /data/$upgrade/checkpoint, DSV2_SAVEPOINT: /data/$upgrade/savepoint"
     exit
 fi
 echo "The upgrade to $image failed. $former continues." >&2

@@ -25,7 +25,7 @@ from tests.fake_kubectl import FakeCluster, documents
 
 KUBERNETES = ROOT / "docs/assets/kubernetes"
 ORDERS = (KUBERNETES / "orders.yaml").read_text(encoding="utf-8")
-FILES = sorted(KUBERNETES.glob("*.yaml"))
+FILES = [KUBERNETES / "orders.yaml", KUBERNETES / "spark.yaml"]
 
 
 def pods(file: Path) -> list[dict[str, Any]]:
@@ -58,8 +58,10 @@ def test_configuration_and_secret_of_the_manifest(tmp_path: Path, monkeypatch: p
     configuration = configuration_of(new_parser().parse_args(words))
     assert (configuration.runtime, configuration.checkpoint) == ("local", "/data/checkpoint")
     assert str(configuration.dashboard).endswith(f":{container['ports'][0]['containerPort']}")
+    (secret,) = documents((KUBERNETES / "secret.yaml").read_text(encoding="utf-8"))
+    assert container["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]
     with pytest.raises(ConfigurationError, match="at least 16 letters"):
-        Dashboard.at("0.0.0.0:8050", by_kind["Secret"]["stringData"]["DSV2_DASHBOARD_TOKEN"])
+        Dashboard.at("0.0.0.0:8050", secret["stringData"]["DSV2_DASHBOARD_TOKEN"])
     claims = [one["metadata"]["name"] for one in by_kind["StatefulSet"]["spec"]["volumeClaimTemplates"]]
     script = (KUBERNETES / "upgrade.sh").read_text(encoding="utf-8")
     assert re.findall(r"claimName: (\S+)-orders-0", script) == claims
@@ -113,7 +115,9 @@ def test_upgrade_by_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cluster.call(["scale", "statefulset/orders", "--replicas=1"])
     try:
         cluster.call(["rollout", "status", "statefulset/orders"])
-        assert upgrade("2").returncode == 0
+        upgraded = upgrade("2")
+        assert upgraded.returncode == 0
+        assert re.search(r"DSV2_CHECKPOINT: /data/\d+/checkpoint, DSV2_SAVEPOINT: /data/\d+/savepoint", upgraded.stdout)
         failed = upgrade("3")
         assert failed.returncode == 1
         assert "orders:3 failed. registry.example.com/orders:2 continues." in failed.stderr
