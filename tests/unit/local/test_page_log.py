@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsv2.base.folders import LocalFolder
 from dsv2.errors import CorruptDataError, JobError
-from dsv2.local import page_log
+from dsv2.local import checkpoint, page_log
 from dsv2.local.page_log import LogPlace, PageLog, PinnedPages, open_log
 from tests.log_writer import MAPS, PAGES, Content, Writer, content_of, make_limits_small, opened
 from tests.profiles import examples
@@ -96,6 +97,32 @@ def test_log_is_followed_by_another_process(tmp_path_factory: pytest.TempPathFac
             found = {(name, place): pages.stored(name).get(place) for name in MAPS for place in range(PAGES)}
             assert {where: page for where, page in found.items() if page is not None} == content
     assert followed
+
+
+def test_read_begins_again_when_a_worker_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = opened(tmp_path / "local", writes=True)
+    worker = opened(tmp_path / "local/workers-0/0", writes=True)
+    page = MAPS[0], 0
+
+    def commit(batch_id: int) -> None:
+        for log, note in ((worker, "batch"), (own, "batch_id")):
+            log.put(*page, b"%d" % batch_id)
+            log.commit({note: b"%d" % batch_id, "workers": b'{"folder": "workers-0", "count": 1}'}, ())
+            log.mark()
+
+    def opened_late(place: LogPlace, *, durable: bool, writes: bool) -> PageLog:
+        if place.batch_id == 1:
+            monkeypatch.setattr(page_log, "_LEAST_SEGMENT", 0)
+            commit(2)  # in a new segment, which begins with the first micro-batch
+            commit(3)
+        return open_log(place, durable=durable, writes=writes)
+
+    commit(1)
+    monkeypatch.setattr(checkpoint, "open_log", opened_late)
+    read = checkpoint.LocalCheckpoint(LocalFolder(str(tmp_path)))
+    monkeypatch.setattr(read, "_log", own)
+    with read.pinned() as (batch_id, (pages,)):
+        assert (batch_id, pages.stored(page[0]).get(page[1])) == (3, b"3")
 
 
 def test_log_does_not_grow_without_limit(tmp_path: Path) -> None:
