@@ -25,6 +25,8 @@ from storms.common.processes import JobOverError, JobProcess
 __all__ = ("LocalAttack",)
 
 _MOST_PASSED = 4  # times that a process passes a phase before it is killed there
+_MOST_BATCHES = 12  # that a job runs until a worker is in one of these phases
+_RARE = ("worker's segment begun", "worker's pages moved")
 _ONCE = (*STARTS, *MIGRATIONS, *WORKER_MIGRATIONS, *WORKER_COPIES, "worker restored", "while state is restored")
 
 
@@ -64,15 +66,16 @@ class LocalAttack:
             self._arguments = ["3" if number == "2" else "2", *others]
         if phase == WRITTEN_AGAIN and not self.strike("driver", "sinks", chance):
             return False
-        passed = 0 if phase in _ONCE else chance.randrange(_MOST_PASSED)
+        passed = 0 if phase in (*_ONCE, *_RARE) else chance.randrange(_MOST_PASSED)
         whose, power = Whose.WORKER if phase in WORKER_POINTS else Whose.JOB, victim == "machine"
         kill = Kill(str(self._folder), phase, chance.randrange(10**9), passed, power, whose)
         last = kill
         if phase in (*WORKER_POINTS, *FROM_OUTSIDE):
             kill.give()
             later = Whose.JOB if phase in WORKER_POINTS else Whose.JOB_LATER
-            passed = 1 if later == Whose.JOB_LATER else passed + 2
-            last = Kill(str(self._folder), "mark", chance.randrange(10**9), passed, power, later)
+            until = 1 if later == Whose.JOB_LATER else passed + 2
+            until = _MOST_BATCHES if phase in _RARE else until
+            last = Kill(str(self._folder), "mark", chance.randrange(10**9), until, power, later)
         self._run_to(last)
         return kill.phase_reached() == phase
 
