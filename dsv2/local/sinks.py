@@ -219,22 +219,12 @@ class LocalSinks:
         if (operator.id, parallelism) not in self._begun:
             begin(operator.body, info, batch_id, name_of(operator))
             self._begun.add((operator.id, parallelism))
-        if isinstance(operator.body, ParallelSink):
-            _write_subtasks(operator, operator.body, info, records, batch_id)
-        else:
+        if not isinstance(operator.body, ParallelSink):
             write_on_driver(operator, info, [batch for _, batch in records], batch_id)
-
-
-def _write_subtasks(
-    operator: Operator,
-    sink: ParallelSink[Any],
-    info: SinkInfo,
-    records: Sequence[tuple[int, RecordBatch[Any]]],
-    batch_id: int,
-) -> None:
-    for subtask in sorted({number for number, _ in records}):
-        batches = [batch for number, batch in records if number == subtask]
-        write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(batches)), name_of(operator))
+            return
+        for subtask in sorted({number for number, _ in records}):
+            batches = (batch for number, batch in records if number == subtask)
+            write_in_task(operator.body, SinkBatch(info, subtask, batch_id, batches), name_of(operator))
 
 
 class ReceivedFrame(Frame):

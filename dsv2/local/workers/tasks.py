@@ -112,7 +112,7 @@ class WorkerTasks:
         """Run the micro-batch for which the readers have orders. The workers write its transaction."""
         orders: dict[int, list[ReaderOrders]] = {}
         for place, reader in self._readers.items():
-            orders.setdefault(self._worker_of(place), []).append(reader.take_orders())
+            orders.setdefault(worker_of(place[1], self._settings.count), []).append(reader.take_orders())
         for level in range(self._levels + 1):
             frames, self._in_flight = self._in_flight, {}
             ends = batch_id if level == self._levels else None
@@ -182,9 +182,6 @@ class WorkerTasks:
     @property
     def _numbers(self) -> range:
         return range(self._settings.count)
-
-    def _worker_of(self, place: Place) -> int:
-        return worker_of(place[1], self._settings.count)
 
     def _places(self, number: int) -> str:
         operators = [*self._plan.chains, *(one.id for one in self._plan.operators if one.kind is OperatorKind.SOURCE)]
