@@ -19,6 +19,7 @@ from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.run_files import ClientBatch, RunFiles
+from runtime_spark.checkpoint.spark_logs import listed_beginning
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.job.query_job import QueryJob, unprocessed
@@ -70,6 +71,7 @@ class ConnectJob(ThreadJob, QueryJob):
         self._next = self._checkpoint.next_batch
         self._begun = False
         self._has_ended = False
+        self._cancelled = False
         self._passed_on = JobProgress(-1, {})
         self._thread = threading.Thread(target=self._watch, name=f"dsv2-{run.plan.job_name}", daemon=True)
 
@@ -155,7 +157,7 @@ class ConnectJob(ThreadJob, QueryJob):
     def _conclude_query(self) -> None:
         """Complete the output, now that the query has ended."""
         error = self.query.exception()
-        if error is not None and ENDED_BETWEEN_BATCHES not in str(error) and not self._stopped:
+        if error is not None and ENDED_BETWEEN_BATCHES not in str(error) and not self._cancelled:
             self._fail(error)
         if self._failure is None and not self._stopped:
             held = self._held()
@@ -181,10 +183,11 @@ class ConnectJob(ThreadJob, QueryJob):
 
     def _publish(self) -> None:
         """Publish what is committed, which the server's process may not have had the time for."""
+        first_uncommitted = self._checkpoint.first_batch + listed_beginning(self._checkpoint.folder).batch_id
         for sink in self._run.sinks.files:
             for attempt in range(_CONFLICTS):
                 try:
-                    sink.begin(self._next)
+                    sink.begin(first_uncommitted)
                     if self._failure is None:
                         sink.finish()
                     break
@@ -206,7 +209,7 @@ class ConnectJob(ThreadJob, QueryJob):
             self._files.request_stop()
 
     def _cancelled_within(self, seconds: float) -> bool:
-        self._stopped = True
+        self._stopped = self._cancelled = True
         stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)
         stopping.start()
         return self._ends_within(seconds)

@@ -29,7 +29,7 @@ from dsv2.dead_letters import DeadLetters
 from dsv2.jobs import JobHandle, JobListener, JobProgress, Trigger
 from dsv2.jobs.progress_log import read_progress
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import FileSink, ForeachBatchSink, ParallelSink, SinkBatch
+from dsv2.sinks import DriverSink, FileSink, ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import through_dataframe
@@ -116,6 +116,7 @@ class Client:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
         self.sink = CollectSink[Counted]()
+        self.on_driver: DriverSink[Counted] = self.sink
         self.heard = Heard()
 
     def env(
@@ -128,7 +129,7 @@ class Client:
         source = source or DataGeneratorSource(same, count=count, records_per_batch=PER_BATCH)
         keyed = env.from_source(source).with_uid("in").key_by(key_of)
         counted = keyed.process(function or Count()).with_uid("count").with_name("counting")
-        counted.to_sink(self.sink).with_uid("collected")
+        counted.to_sink(self.on_driver).with_uid("collected").with_name("on driver")
         counted.to_sink(FileSink(self.folder / "out", schema=Counted)).with_uid("files")
         counted.to_sink(Lines(self.folder / "lines")).with_uid("lines")
         return env
@@ -208,11 +209,14 @@ class Client:
         return [str(letter.record) for letter in DeadLetters.open(self.checkpoint).letters]
 
     def failing_sink(self) -> str:
-        """Fail in a sink of this process."""
-        env = ExecutionEnvironment.get_instance(spark=self.spark)
-        numbers = env.from_source(DataGeneratorSource(same, count=PER_BATCH)).with_uid("in")
-        numbers.to_sink(ForeachBatchSink(refuse)).with_uid("out").with_name("refusing")
-        return failure_of(lambda: self.start(env).await_termination())
+        """Fail in a sink of this process, when the micro-batch is complete on the server."""
+        self.on_driver = ForeachBatchSink(refuse)
+        return failure_of(lambda: self.start(self.env(2 * PER_BATCH)).await_termination())
+
+    def repaired(self) -> dict[str, Any]:
+        """Continue with another sink, which gets what the first one has refused."""
+        self.start(self.env(2 * PER_BATCH)).await_termination()
+        return self.written()
 
     def stopped(self) -> dict[str, Any]:
         """Take a savepoint of a job without an end, refuse a second one on its checkpoint, and stop it."""
@@ -272,7 +276,7 @@ def counted_in(savepoint: str | Path) -> dict[int, int]:
     return {row["key"]: row["value"] for row in rows}
 
 
-def refuse(records: list[int], batch_id: int) -> None:
+def refuse(records: list[Counted], batch_id: int) -> None:
     """The function of a sink."""
     raise OSError("the disk is full")
 

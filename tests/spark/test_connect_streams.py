@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 OFTEN = ("whole:files", "restarted:files", "failure", "through", "streaming_dataframe", "elsewhere")
 NIGHTLY = (
     *("stopped:stop", "continued:stop", "failure:again", "repeated_failure:again", "skipped:again"),
-    *("letters", "failing_sink"),
+    *("letters", "failing_sink:sink", "repaired:sink"),
 )
 _SECONDS = 600
 
@@ -124,9 +124,11 @@ def test_dead_letters_are_in_the_checkpoint(found_nightly: dict[str, Any]) -> No
 
 
 @pytest.mark.nightly
-def test_failure_of_a_sink_in_the_client_ends_the_job(found_nightly: dict[str, Any]) -> None:
-    text = r"JobError: The function of the sink refusing.*raised on batch 0: OSError: the disk is full"
+def test_sink_in_the_client_fails_the_job_and_loses_nothing(found_nightly: dict[str, Any]) -> None:
+    text = r"JobError: The function of the sink on driver .*raised on batch 0: OSError: the disk is full"
     assert re.match(text, found_nightly["failing_sink"], re.DOTALL)
+    every = counts(2 * PER_BATCH)
+    assert found_nightly["repaired"] == {"files": every, "lines": every, "collected": every}
 
 
 def wait_until(condition: Callable[[], object]) -> None:

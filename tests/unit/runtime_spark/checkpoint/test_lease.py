@@ -350,3 +350,29 @@ def test_released_lease_is_not_renewed(folder: Folder, time: Time) -> None:
     before = folder.sizes("dsv2/drivers")
     own._beat()  # which its thread was about to do
     assert folder.sizes("dsv2/drivers") == before
+
+
+def test_process_that_takes_over_is_waited_for(folder: Folder) -> None:
+    """The process that acquired the lease may end."""
+    first = subprocess.Popen([sys.executable, "-c", ""])
+    client = Lease(folder, "a", describe_driver([first.pid]))
+    client.acquire()
+    first.wait()
+    server = Lease.taken_over(folder, client.claim, describe_driver([os.getpid()]))
+    client.let_go()
+    waiting = Time()
+    waiting.meanwhile = server._beat
+    with pytest.raises(ConfigurationError, match=f"process {os.getpid()} on "):
+        lease(folder, "b", waiting).acquire()
+    server.check()
+    server.release()
+    lease(folder, "b", waiting).acquire()
+
+
+def test_lost_lease_is_not_taken_over(folder: Folder, time: Time) -> None:
+    client = lease(folder, "a", time)
+    client.acquire()
+    lease(folder, "b", time).acquire()
+    with pytest.raises(JobError, match="This driver has lost its lease"):
+        Lease.taken_over(folder, client.claim, ELSEWHERE)
+    assert [name for name in folder.sizes("dsv2/drivers") if name.endswith(".json")] == ["2-b.json"]
