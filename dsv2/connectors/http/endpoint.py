@@ -84,21 +84,14 @@ class Endpoint:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         return {"Authorization": make_headers(basic_auth=login)["authorization"], **self.headers}
 
-    def send(
-        self,
-        pool: urllib3.PoolManager,
-        who: str,
-        method: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> bytes:
+    def send(self, pool: urllib3.PoolManager, who: str, method: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Send a request and return the body of the response.
 
         Args:
             pool: The connections.
             who: The source or sink, for errors.
             method: The method.
-            body: The body.
+            body: The body; b"": none.
             headers: Further headers.
 
         Raises:
@@ -107,7 +100,7 @@ class Endpoint:
         import urllib3
 
         try:
-            response = pool.request(method, self.url, body=body, headers={**pool.headers, **(headers or {})})
+            response = pool.request(method, self.url, body=body or None, headers={**pool.headers, **headers})
         except urllib3.exceptions.HTTPError as error:
             raise JobError(self.redacted(f"{who} cannot send a request: {error}")) from None
         if response.status >= 300:
