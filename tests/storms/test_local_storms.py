@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import sys
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from storms import kills, soak
 from storms.common.disk import Disk
 from storms.common.kill_points import FROM_OUTSIDE, MOVES, POINTS, WORKER_POINTS
+from tests import ROOT
 
 
 @pytest.mark.slow
@@ -105,3 +108,48 @@ def test_what_was_not_forced_is_sometimes_lost(folder: Path) -> None:
             file.unlink()
     names = {(name, False) for name in ("old", "moved", "target", "new", "name", "lost")}
     assert found == names | {("new", True), ("lost", True)}
+
+
+def test_end_of_a_file_that_was_written_again_is_sometimes_lost(folder: Path) -> None:
+    found = set()
+    for seed in range(20):
+        disk, file = Disk(folder.parent, random.Random(seed)), folder / f"{seed}"
+        write(file, "x" * 1000, force=True)
+        force(folder)
+        with open(file, "r+b") as opened:
+            os.ftruncate(opened.fileno(), 500)
+            opened.write(b"y" * 1000)
+        disk.lose_power()
+        found.add(file.read_bytes()[500:] == b"y" * 500)
+    assert found == {True, False}
+
+
+OTHER_PROCESS = """
+import os, sys
+from pathlib import Path
+from storms.common.disk import Disk
+
+folder = Path(sys.argv[1])
+Disk.joined(folder.parent)
+for name in ("safe", "unsafe"):
+    with open(folder / name, "w") as opened:
+        opened.write("x" * 600)
+        opened.flush()
+        if name == "safe":
+            os.fsync(opened.fileno())
+            entry = os.open(folder, os.O_RDONLY)
+            os.fsync(entry)
+"""
+
+
+def test_what_another_process_has_not_forced_is_sometimes_lost(folder: Path) -> None:
+    found = set()
+    for seed in range(8):
+        disk = Disk(folder.parent, random.Random(seed))
+        subprocess.run([sys.executable, "-c", OTHER_PROCESS, str(folder)], cwd=ROOT, check=True)
+        disk.lose_power()
+        assert (folder / "safe").read_text() == "x" * 600
+        found.add((folder / "unsafe").exists() and (folder / "unsafe").read_text() == "x" * 600)
+        for file in folder.iterdir():
+            file.unlink()
+    assert found == {True, False}
