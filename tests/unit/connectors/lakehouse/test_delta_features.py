@@ -19,6 +19,7 @@ from dsv2.model.record_batch import RecordBatch
 from tests.lakehouse_tables import DeltaOnDisk
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"  # of Z85
+_MAPPING = "delta.columnMapping"
 BATCHES = itertools.count()
 
 
@@ -107,6 +108,20 @@ def test_change_data_feed_changes_nothing(delta: DeltaOnDisk) -> None:
     write(delta.sink(Sale, key=["amount"]), Sale("c", 9))
     assert read(delta.source(Sale)) == [*SALES, Sale("c", 9)]
     assert read(delta.source(Sale, starting=1, skip_changes=True))[:3] == SALES
+
+
+def test_mapped_columns_are_refused_before_the_first_record(delta: DeltaOnDisk) -> None:
+    create(delta)
+    lines = Path(delta.path, "_delta_log", f"{0:020}.json").read_text(encoding="utf-8").splitlines()
+    (metadata,) = (json.loads(line)["metaData"] for line in lines if '"metaData"' in line)
+    schema = json.loads(metadata["schemaString"])
+    for number, field in enumerate(schema["fields"], 1):
+        field["metadata"] = {f"{_MAPPING}.id": number, f"{_MAPPING}.physicalName": f"column {number}"}
+    settings = {f"{_MAPPING}.mode": "name", f"{_MAPPING}.maxColumnId": "2"}
+    changed = {**metadata, "schemaString": json.dumps(schema), "configuration": settings}
+    commit(delta, protocol(["columnMapping"]), {"metaData": changed})
+    with pytest.raises(JobError, match="maps names of columns, which DeltaSource does not support"):
+        read(delta.source(Sale))
 
 
 @pytest.mark.parametrize("feature", ["typeWidening", "somethingNew"])
