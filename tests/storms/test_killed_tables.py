@@ -27,7 +27,6 @@ def check(name: str, folder: Path, kills: int, options: dict[str, Any]) -> None:
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
-    assert result["killed"] > kills
     assert result["steps"] > kills
     rows = sorted((row["amount"], row["item"]) for row in result["rows"])
     assert rows == [(number, f"item {number}") for number in range(result["count"])]
