@@ -266,12 +266,14 @@ class _Armed:
         sys.settrace(None)
         threading.settrace(None)
         if self._disk is not None:
-            for process in _others():
-                os.kill(process, signal.SIGKILL)
-            while any(_others()):
+            while running := [process for process in _others() if _runs(process)]:
+                for process in running:
+                    os.kill(process, signal.SIGSTOP)  # the storm goes on when that of the job has ended
                 time.sleep(_PAUSE_SECONDS)
             self._disk.lose_power()
         self._kill.note(phase)
+        for process in _others() if self._disk is not None else ():
+            os.kill(process, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
@@ -281,6 +283,13 @@ def _others() -> Iterator[int]:
     for process, command in children_of_session(os.getsid(0)):
         if command and process != os.getpid():
             yield process
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "TXZ"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _is_in(frame: FrameType, point: str) -> bool:
