@@ -242,6 +242,7 @@ class SparkRuntime:
         only_available = trigger.interval_ms is None
         job: StreamingJob | ConnectJob
         if files is not None:
+            claim = lease.claim
             server_run = ServerRun(
                 plan,
                 compiled.layout,
@@ -249,7 +250,7 @@ class SparkRuntime:
                 archive,
                 splits,
                 checkpoint,
-                lease.claim,
+                claim,
                 files,
                 log,
                 self._clock,

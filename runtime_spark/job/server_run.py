@@ -134,13 +134,8 @@ class _Process:
         self._first_batch: int | None = None
         self._ended = False
         self._server = os.getppid()
-        self._reports = JobReports(
-            run.plan,
-            checkpoint.ended_sources(),
-            run.log.before,
-            is_new=checkpoint.next_batch == 0,
-            in_portions=True,
-        )
+        ended, is_new = checkpoint.ended_sources(), checkpoint.next_batch == 0
+        self._reports = JobReports(run.plan, ended, run.log.before, is_new=is_new, in_portions=True)
         self._sizes = StateSizes(run.plan, run.layout)
         self._writer.begin()
         self._writer.keep(self._is_over, lambda: False)

@@ -68,16 +68,9 @@ class DriverSinks:
                     batches.append(decode_frame(codec, payload, str(operator))[0])
                     limits.add(operator.id, len(batches[-1]), len(payload))
                     limits.check()
-                self._write(operator, info, payloads, [batch for batch in batches if batch], batch_id)
+                self._pass_on(operator, info, [batch for batch in batches if batch], batch_id)
 
-    def _write(
-        self,
-        operator: Operator,
-        info: SinkInfo,
-        payloads: list[bytes],
-        batches: Sequence[RecordBatch[Any]],
-        batch_id: int,
-    ) -> None:
+    def _pass_on(self, operator: Operator, info: SinkInfo, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
         self.writes_to = operator
         write_on_driver(operator, info, batches, batch_id)
         self.writes_to = None
@@ -95,16 +88,8 @@ class StoredOutputs(DriverSinks):
 
     def write(self, outputs: dict[str, list[bytes]], batch_id: int) -> None:
         """Keep a micro-batch."""
-        self.taken: dict[str, list[bytes]] = {}
+        self.taken = {uid: payloads for uid, payloads in outputs.items() if payloads}
         super().write(outputs, batch_id)
 
-    def _write(
-        self,
-        operator: Operator,
-        info: SinkInfo,
-        payloads: list[bytes],
-        batches: Sequence[RecordBatch[Any]],
-        batch_id: int,
-    ) -> None:
-        if batches:
-            self.taken[operator.uid] = payloads
+    def _pass_on(self, operator: Operator, info: SinkInfo, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
+        """Do nothing: the other process writes to the sink."""
