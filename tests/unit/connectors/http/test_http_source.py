@@ -133,6 +133,16 @@ def test_repeated_micro_batch_needs_no_endpoint(pages: Pages) -> None:
         restarted.close()
 
 
+def test_checkpoint_has_the_records_of_one_micro_batch(pages: Pages) -> None:
+    pages.items = [*range(9)]
+    with closing(SourceRun(source_of(pages))) as run:
+        for batch in ([0, 1, 2, 3], [4, 5, 6, 7]):
+            assert run.batch(4) == batch
+            (split,) = run.driver.positions
+            assert [*map(json.loads, split.records)] == batch
+        assert [*map(json.loads, split.rest)] == [8]
+
+
 def test_source_asks_again_after_the_interval(pages: Pages) -> None:
     clock = ManualClock()
     with closing(SourceRun(source_of(pages, poll_interval=SECOND), clock=clock)) as run:

@@ -95,6 +95,8 @@ def test_clients_are_shared_by_copies_of_a_function() -> None:
     copies = [cloudpickle.loads(cloudpickle.dumps(one)) for _ in range(2)]
     assert {copy.key for copy in copies} == {one.key} != {other.key}
     assert connection(functools.partial(returns, "one")).key == one.key
+    source = TokenSource(functools.partial(returns, "one"), "", "its key")
+    assert cloudpickle.loads(cloudpickle.dumps(source)).key == "its key"  # not derived again
     lock = Lock()
     assert connection(lambda config: (str(lock), 0.0)).key  # it cannot leave this process
 
