@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -10,14 +10,12 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
+from components.notebooks import NOTEBOOKS, page_of, run
 from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.base.notebook_cells import shown_file, with_cells
 from dsv2.views.terminal import LiveView, watch
 from tests import ROOT
-
-NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 # Debuggers warn about frozen modules, and a kernel about its transport. Neither concerns the notebook.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -32,24 +30,15 @@ def test_notebooks_are_stored_without_outputs(file: Path) -> None:
     assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
 
 
-UNTIL_THE_VIEW_HAS_ENDED = """
-import threading
-for thread in threading.enumerate():
-    if thread.name.startswith("dsv2-view"):
-        thread.join()
-"""
+@pytest.fixture(scope="module")
+def notebook() -> nbformat.NotebookNode:
+    """The example, as it is when it was run."""
+    return run(ROOT / "examples" / "notebooks" / "first_steps.ipynb")
 
 
 @pytest.fixture(scope="module")
-def outputs() -> list[list[dict[str, Any]]]:
-    """Runs the notebook and returns the outputs of its code cells."""
-    notebook = nbformat.read(ROOT / "examples" / "notebooks" / "first_steps.ipynb", 4)
-    notebook.cells.append(nbformat.v4.new_code_cell(UNTIL_THE_VIEW_HAS_ENDED))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    client = NotebookClient(notebook, timeout=120, iopub_timeout=120, kernel_name="python3")
-    kernel: Any = client.create_kernel_manager()
-    kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    client.execute(env=environment)
+def outputs(notebook: nbformat.NotebookNode) -> list[list[dict[str, Any]]]:
+    """The outputs of its code cells."""
     return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
 
 
@@ -67,7 +56,7 @@ def test_streams_are_shown_as_tables(outputs: list[list[dict[str, Any]]]) -> Non
 
 def test_plan_names_the_cells(outputs: list[list[dict[str, Any]]]) -> None:
     (plan,) = outputs[4]
-    assert "sales  [source x1]  DataGeneratorSource, bounded  Cell In[2]:2" in text(plan)
+    assert "sales  [source x1]  FilesSource, bounded  Cell In[2]:2" in text(plan)
     assert "<svg" in plan["data"]["text/html"]
 
 
@@ -76,7 +65,8 @@ def test_handle_is_a_live_view_that_ends_with_the_job(outputs: list[list[dict[st
     assert text(view) == "daily totals: finished"
     assert "<td>totals</td><td>1,000</td><td>9</td>" in view["data"]["text/html"]
     (results,) = outputs[6]
-    assert text(results).startswith("[Total(day=0, amount=295), ")
+    assert text(results).splitlines()[1].split() == ["0", "0", "295"]
+    assert "<td>295</td>" in results["data"]["text/html"]
 
 
 def test_error_shows_the_line_of_the_cell(outputs: list[list[dict[str, Any]]]) -> None:
@@ -85,6 +75,18 @@ def test_error_shows_the_line_of_the_cell(outputs: list[list[dict[str, Any]]]) -
     assert "defined at Cell In[8]:1" in error["evalue"]
     assert "record:   0\n  Cell In[8], line 1, in <lambda>\n" in error["evalue"]
     assert "ipykernel" not in error["evalue"]
+
+
+def test_page_has_cells_and_outputs(notebook: nbformat.NotebookNode) -> None:
+    """The documentation's build makes pages of the notebooks."""
+    page = page_of(notebook)
+    assert page.startswith("# A pipeline in a notebook\n")
+    assert "```python\njob = env.execute_async" in page
+    assert "<b>daily totals</b>" in page
+    assert "```text\nUserFunctionError: ZeroDivisionError" in page
+    html = re.findall(r'^<div class="output">$(.*?)^</div>$', page, re.MULTILINE | re.DOTALL)
+    assert len(html) == 6
+    assert all("\n\n" not in part for part in html)
 
 
 class FakeShell:
