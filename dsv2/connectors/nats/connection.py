@@ -81,6 +81,7 @@ class NatsConnection:
 
     async def _call(self, call: Callable[[Any], Awaitable[T]]) -> T:
         import asyncio
+        from asyncio.log import logger as log_of_asyncio
 
         from nats.aio.client import Client
 
@@ -90,7 +91,7 @@ class NatsConnection:
             _LOG.warning("NATS at %r does not answer, and is tried again: %s", self, type(error).__name__)
             failures.append(error)
 
-        logging.getLogger("asyncio").addFilter(_is_relevant)
+        log_of_asyncio.addFilter(_is_relevant)
         client = Client()
         options: dict[str, Any] = {
             **self._options,

@@ -194,6 +194,7 @@ each_module = pytest.mark.parametrize("module", PUBLIC)
 
 # Points in time, and fields of values that users do not create, or only with timedeltas.
 IN_MILLISECONDS = {
+    "arrival_ms",
     "behind_ms",
     "blocked_since_ms",
     "duration_ms",
