@@ -1,7 +1,7 @@
 """Word count in two ways: with stateful process functions, and with plain callables (Flink ``WordCount``).
 
 The first one emits the count so far for each word. The second one counts in a global window, which ends with the text,
-so it emits one count for each distinct word.
+so it emits one count for each distinct word. The text is Hamlet's, or that of the files of a folder (``--files``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from dsv2 import (
@@ -23,6 +24,7 @@ from dsv2 import (
     StateDeclaration,
     StateDeclarations,
 )
+from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.extension.window import WindowStrategy
 from examples.program import Table, execute, run_example
 
@@ -110,12 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--callables", action="store_true", help="use plain callables instead of classes")
+    parser.add_argument("--files", type=Path, metavar="FOLDER", help="count the words of the text files in this folder")
 
 
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[WordCount]()
     count = count_words_with_callables if options.callables else count_words
-    count(env.from_collection(TEXT)).to_sink(sink)
+    folder = options.files
+    count(env.from_source(FilesSource(folder, text_lines(str))) if folder else env.from_collection(TEXT)).to_sink(sink)
     execute(env, "word count", options)
     last = {word: max(c.total for c in sink.results if c.word == word) for word in {c.word for c in sink.results}}
     rows = sorted(last.items(), key=lambda item: (-item[1], item[0]))

@@ -96,6 +96,13 @@ def test_program_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in output
 
 
+def test_words_of_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "monday.txt").write_text("to be or not\n", encoding="utf-8")
+    (tmp_path / "tuesday.txt").write_text("to be\n", encoding="utf-8")
+    assert word_count.main(["--mode", "local", "--files", str(tmp_path)]) == 0
+    assert "6 results for 4 words" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("wrong", ["0", "-1", "two", "1000"])
 def test_invalid_parallelism_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
