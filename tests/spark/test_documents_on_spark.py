@@ -78,7 +78,7 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "('to', 2)" in run.stdout
-    totals = [line for line in run.stdout.splitlines() if "Sale(" in line]
+    totals = [line for line in run.stdout.splitlines() if "Sale(" in line and "amount=" in line]
     assert len(totals) == 3
     assert any("Sale(product='tea', amount=8)" in line for line in totals)
     assert (
