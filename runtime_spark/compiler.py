@@ -22,7 +22,6 @@ from runtime_spark.frames.layout import GROUP, Layout, StateLayout
 from runtime_spark.frames.rows import ROW_SCHEMA
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
-from runtime_spark.platform.executors import use_this_python
 from runtime_spark.savepoint.restore_frames import restore_frames
 from runtime_spark.sink.driver_sinks import DriverSinks
 from runtime_spark.sink.intermediate_frames import PassedReports, passed
@@ -89,7 +88,6 @@ class PlanCompiler:
         self, plan: Plan, layout: Layout, options: SourceOptions, checkpoint: Checkpoint | None
     ) -> CompiledPlan:
         """Compile ``plan``. See ``SparkRuntime.compile``."""
-        use_this_python(self.spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SOURCE:
                 check_source(operator)

@@ -49,7 +49,7 @@ from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.job.server_run import ServerRun
 from runtime_spark.platform.connect import check_runs_on, is_connect
-from runtime_spark.platform.executors import check_executors, check_planners
+from runtime_spark.platform.executors import check_executors, check_planners, use_this_python
 from runtime_spark.platform.folders import driver_folder, open_folder
 from runtime_spark.platform.log_filter import leave_out_warnings
 from runtime_spark.platform.versions import check_spark
@@ -108,6 +108,7 @@ class SparkRuntime:
         layout = as_choice(StateLayout, state_layout, "state_layout")
         if layout is StateLayout.MAP:
             check_map_state()
+        use_this_python(spark)
         self._spark = spark
         self._partitions = partitions
         self._clock = clock if clock is not None else SystemClock()

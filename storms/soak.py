@@ -41,11 +41,10 @@ LOCAL_LIMITS = {
     "open_files": 1.2,
     "checkpoint_files": 1.2,
     "checkpoint_mb": 1.5,
-    "output_files": 1.5,
     "delay_ms": 1.5,
     "batch_ms": 1.5,
 }
-"""The same on the local runtime."""
+"""The same on the local runtime, whose output has a merged file for every five seconds."""
 _MB = 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -20,6 +20,7 @@ from runtime_spark.checkpoint.state_metadata import check_state_metadata, reloca
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.connect import check_classic
+from runtime_spark.platform.executors import use_this_python
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.state_entries import state_entries
@@ -58,6 +59,7 @@ def create_savepoint(
     """
     check_classic(spark, "create_savepoint")
     check_spark(spark)
+    use_this_python(spark)
     folder = check_unused_path(spark, path)
     with usable(f"The checkpoint_location {fspath(checkpoint_location)}"):
         checkpoint = Generations(open_folder(spark, fspath(checkpoint_location))).current

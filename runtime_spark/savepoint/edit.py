@@ -26,6 +26,7 @@ from dsv2.savepoint.table_state import GivenState, columns_of, is_on_spark, loca
 from dsv2.savepoint.tables import COLUMNS, SavepointTable
 from runtime_spark.frames.failures import job_failure, marked_failures, usable
 from runtime_spark.platform.connect import check_classic
+from runtime_spark.platform.executors import use_this_python
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, local_rows, to_row_batches
@@ -38,6 +39,7 @@ def write_on_spark(spark: SparkSession, path: str, draft: Draft) -> str:
     """Write a savepoint and return its path. See ``SavepointEditor.write``."""
     check_classic(spark, "SavepointEditor.write")
     check_spark(spark)
+    use_this_python(spark)
     with usable(f"The path {path} of the savepoint"):
         folder = open_folder(spark, path)
         check_new_folder(folder, draft)

@@ -89,7 +89,7 @@ def test_error_of_spark_while_it_compiles_names_the_job(monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise AnalysisException("no such column")
 
-    monkeypatch.setattr(compiler, "use_this_python", fail)
+    monkeypatch.setattr(compiler, "check_source", fail)
     env = ExecutionEnvironment.get_instance("local")
     env.from_collection([1]).to_sink(CollectSink())
     session: Any = None
@@ -208,6 +208,15 @@ def test_workers_of_one_machine_run_this_python(
     context.pythonExec = "python3"
     use_this_python(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
     assert context.pythonExec == (sys.executable if used else "python3")
+
+
+def test_workers_run_this_python_before_a_checkpoint_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration starts workers, too."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    context = Context("local[2]")
+    context.pythonExec = "python3"
+    SparkRuntime(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+    assert context.pythonExec == sys.executable
 
 
 def test_tasks_are_empty_if_spark_reports_none() -> None:
