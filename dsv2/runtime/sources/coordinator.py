@@ -162,7 +162,12 @@ class SourceCoordinator:
             ]
 
     def wait(self, timeout: timedelta) -> bool | None:
-        """Wait until the source has something to read; see ``SplitEnumerator.wait``. Called after ``next``."""
+        """Wait until the source has something to read; see ``SplitEnumerator.wait``.
+
+        None also before ``next``: a run that repeats a micro-batch has planned none.
+        """
+        if self._offset is None:
+            return None
         with self._calling("wait"):
             return self._enumerator.wait([held.at for held in self._readers.all_held() if not held.paused], timeout)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
@@ -110,6 +111,12 @@ def test_batch_job_ignores_the_limit_of_the_source() -> None:
     source = spans({"a": 10}, limit=4)
     driver = SourceCoordinator(source, operator_of(source, 1), ManualClock(), limited=False)
     assert plan_of(driver.next(BEFORE_START), source) == {0: [("a", 0, 10)]}
+
+
+def test_source_that_has_planned_nothing_does_not_wait() -> None:
+    """A run that repeats a micro-batch has not asked for one yet."""
+    driver = coordinator(spans({"a": 1}))
+    assert driver.wait(timedelta(days=1)) is None
 
 
 def test_every_record_is_in_one_portion() -> None:
