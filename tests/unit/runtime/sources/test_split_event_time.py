@@ -381,16 +381,16 @@ def test_per_event_watermarks_come_between_the_records() -> None:
 
 
 class Late(Spans):
-    """Has nothing to read until it was polled ``wait`` times."""
+    """Has nothing to read until it was polled ``patience`` times."""
 
-    wait = 60
+    patience = 60
     asked = 0
 
     def refresh(self) -> None:
         self.asked += 1
 
     def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
-        return super().advance(split, limit) if self.asked > self.wait else None
+        return super().advance(split, limit) if self.asked > self.patience else None
 
 
 class Times(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
