@@ -19,8 +19,8 @@ from dsv2.sinks.paths import without_password
 if TYPE_CHECKING:
     import urllib3
 
-_RETRIED = (408, 425, 429, 500, 502, 503, 504)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10
+RETRIED = (408, 425, 429, 500, 502, 503, 504)
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10
 _ENCODER = Encoder(decimal_format="string", uuid_format="canonical", order=None)
 _SHOWN = 300  # characters of a response
 
@@ -66,10 +66,10 @@ class Endpoint:
             total=self.retries,
             redirect=0,
             raise_on_redirect=False,
-            status_forcelist=_RETRIED,
+            status_forcelist=RETRIED,
             allowed_methods=None,
-            backoff_factor=_FIRST_PAUSE_SECONDS,
-            backoff_max=_LONGEST_PAUSE_SECONDS,
+            backoff_factor=FIRST_PAUSE_SECONDS,
+            backoff_max=LONGEST_PAUSE_SECONDS,
             respect_retry_after_header=True,
             raise_on_status=False,
         )
