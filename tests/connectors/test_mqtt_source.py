@@ -15,6 +15,8 @@ from uuid import uuid4
 import pytest
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
 
 from components.mosquitto import MosquittoBroker
 from dsv2.connectors.mqtt import MqttMessage, MqttSink, MqttSource
@@ -145,6 +147,10 @@ class TestMqtt(SourceTestSuite[str]):
         self.device.send("\udcff")
         _ADDED.append("undecodable")
 
+    def _run_undecodable(self) -> None:
+        _ADDED.clear()  # another job has read them
+        super()._run_undecodable()
+
     def test_each_record_is_read_once(self) -> None:
         raise SkipTest("Only one job can read a message, and the test has several.")
 
@@ -269,6 +275,7 @@ def test_retained_message(device: Device) -> None:
     device.send("kept", topic=f"{device.topic}/kept", retain=True)
     with device.run(topics=[f"{device.topic}/#"], decode=lambda message: (message.payload, message.retained)) as run:
         assert received(run, 1) == [(b"kept", True)]
+    device.send("", topic=f"{device.topic}/kept", retain=True)  # removes it
 
 
 def test_messages_without_acknowledgements(device: Device) -> None:
@@ -288,22 +295,22 @@ def test_close_ends_the_thread(device: Device) -> None:
 
 
 def test_second_client_with_the_same_id(device: Device) -> None:
-    with device.run() as run:
-        run.batch()
-        other = device.connect(clean_start=False)
-        assert run.driver.wait(SECONDS)
-        with pytest.raises(JobError, match="another client has connected with the same client_id"):
-            run.batch()
-        other.disconnect()
+    """The broker of the tests does not name the reason, unlike later versions."""
+    reason = ReasonCode(PacketTypes.DISCONNECT, "Session taken over")
+    with pytest.raises(ValueError, match="another client has connected with the same client_id"):
+        device.create().create_receiver()._on_disconnect(None, None, None, reason)
 
 
-def test_topic_that_the_user_may_not_read(device: Device) -> None:
-    with device.run(topics=["a/b/+/#/c"]) as run:
+def test_topics_that_are_refused(device: Device) -> None:
+    with (
+        device.run(topics=["a/#/c"]) as run,
+        pytest.raises(JobError, match="Cannot receive messages as .*: Invalid subscription filter") as failed,
+    ):
         run.batch()
-        assert run.driver.wait(SECONDS)
-        with pytest.raises(JobError, match="Cannot receive messages as") as failed:
-            run.batch()
-        assert MosquittoBroker.PASSWORD not in str(failed.value)
+    assert MosquittoBroker.PASSWORD not in str(failed.value)
+    reasons = [ReasonCode(PacketTypes.SUBACK, "Not authorized")]
+    with pytest.raises(ValueError, match="the broker refuses the subscription to 'suite/.*': Not authorized"):
+        device.create().create_receiver()._on_subscribe(None, None, 1, reasons)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ class MqttReceiver(Receiver):
             try:
                 while not self.is_closed:
                     if self._client.loop(_SECONDS_OF_LOOP):
+                        self.pause(_SECONDS_OF_LOOP)
                         self._connect()
                     self._acknowledge()
             finally:
