@@ -304,12 +304,12 @@ def test_second_client_with_the_same_id(device: Device) -> None:
 def test_topics_that_are_refused(device: Device) -> None:
     with (
         device.run(topics=["a/#/c"]) as run,
-        pytest.raises(JobError, match="Cannot receive messages as .*: Invalid subscription filter") as failed,
+        pytest.raises(JobError, match=r"Cannot receive messages as .*: Invalid subscription filter") as failed,
     ):
         run.batch()
     assert MosquittoBroker.PASSWORD not in str(failed.value)
     reasons = [ReasonCode(PacketTypes.SUBACK, "Not authorized")]
-    with pytest.raises(ValueError, match="the broker refuses the subscription to 'suite/.*': Not authorized"):
+    with pytest.raises(ValueError, match=r"the broker refuses the subscription to 'suite/.*': Not authorized"):
         device.create().create_receiver()._on_subscribe(None, None, 1, reasons)
 
 

@@ -33,7 +33,7 @@ class MqttMessage(NamedTuple):
 def message_of(text: str) -> MqttMessage:
     """Return a message from its form in the checkpoint."""
     topic, payload, retained = json.loads(text)
-    return MqttMessage(topic, b64decode(payload), retained)
+    return MqttMessage(topic, b64decode(payload, validate=True), retained)
 
 
 @dataclass(frozen=True)
