@@ -215,7 +215,7 @@ class ReceivedSource(AssigningSource[T_co, ReceivedSplit], ABC, Generic[T_co]):
         return ReceivedDiscovery(self.create_receiver())
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, ReceivedSplit]:
-        return _MessageReader(self._decode, self.message_of)
+        return _ReceivedReader(self._decode, self.message_of)
 
     def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
         return SplitBatch([value], self._decode)
@@ -227,7 +227,7 @@ class ReceivedSource(AssigningSource[T_co, ReceivedSplit], ABC, Generic[T_co]):
         return isinstance(offset, int) and offset < split.count
 
 
-class _MessageReader(SourceReader[T_co, ReceivedSplit], Generic[T_co]):
+class _ReceivedReader(SourceReader[T_co, ReceivedSplit], Generic[T_co]):
     """Returns the records of a micro-batch from its positions."""
 
     def __init__(self, decode: Callable[[Any], T_co], message_of: Callable[[str], Any]) -> None:

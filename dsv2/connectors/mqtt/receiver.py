@@ -37,7 +37,7 @@ def message_of(text: str) -> MqttMessage:
 
 
 @dataclass(frozen=True)
-class Subscription:
+class MqttSession:
     """The session of a client, and its subscriptions.
 
     Attributes:
@@ -61,20 +61,20 @@ class MqttReceiver(Receiver):
 
     Args:
         connection: The broker.
-        subscription: What to receive.
+        session: What to receive.
         capacity: The most messages of the inbox, and the most unacknowledged ones.
     """
 
-    def __init__(self, connection: MqttConnection, subscription: Subscription, capacity: int) -> None:
+    def __init__(self, connection: MqttConnection, session: MqttSession, capacity: int) -> None:
         super().__init__(capacity)
         self._connection = connection
-        self._subscription = subscription
-        self._what = f"Cannot receive messages as {subscription.client_id!r}"
+        self._session = session
+        self._what = f"Cannot receive messages as {session.client_id!r}"
         self._received = 0  # the number of the last message
         self._packet_ids: deque[tuple[int, int]] = deque()  # of unacknowledged messages, after their numbers
         self._has_come: dict[int, bool] = {}  # packet id -> whether the message has come in this connection
         self._expected: set[int] = set()  # packet ids to acknowledge when their messages have come
-        self._client = connection.create_client(client_id=subscription.client_id, manual_ack=True)
+        self._client = connection.create_client(client_id=session.client_id, manual_ack=True)
         self._client.on_message = self._on_message
         self._client.on_subscribe = self._on_subscribe
         self._client.on_disconnect = self._on_disconnect
@@ -103,15 +103,15 @@ class MqttReceiver(Receiver):
 
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.ReceiveMaximum = self._capacity
-        properties.SessionExpiryInterval = self._subscription.expiry_seconds
+        properties.SessionExpiryInterval = self._session.expiry_seconds
         has_session = self._connection.connect(self._client, self.pause, clean_start=False, properties=properties)
         if not has_session:  # its packet ids would be those of other messages
             self._packet_ids.clear()
             self._has_come.clear()
             self._expected.clear()
         self._has_come = dict.fromkeys(self._has_come, False)
-        options = SubscribeOptions(self._subscription.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        self._client.subscribe([(topic, options) for topic in self._subscription.topics])
+        options = SubscribeOptions(self._session.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        self._client.subscribe([(topic, options) for topic in self._session.topics])
 
     def _acknowledge(self) -> None:
         while self._packet_ids and self._packet_ids[0][0] <= self.acknowledged:
@@ -136,7 +136,7 @@ class MqttReceiver(Receiver):
             self.put("", json.dumps([message.topic, b64encode(message.payload).decode(), message.retain]))
 
     def _on_subscribe(self, client: Any, _: object, packet_id: int, reasons: Sequence[Any], *rest: object) -> None:
-        for topic, reason in zip(self._subscription.topics, reasons, strict=True):
+        for topic, reason in zip(self._session.topics, reasons, strict=True):
             if reason.is_failure:
                 raise ValueError(f"the broker refuses the subscription to {topic!r}: {reason}")
 

@@ -10,7 +10,7 @@ from typing import Generic, Literal
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_at_least_one
 from dsv2.connectors.mqtt.connection import RECEIVE_MAXIMUM, MqttConnection
-from dsv2.connectors.mqtt.receiver import MqttMessage, MqttReceiver, Subscription, message_of
+from dsv2.connectors.mqtt.receiver import MqttMessage, MqttReceiver, MqttSession, message_of
 from dsv2.connectors.received import ReceivedSource
 from dsv2.errors import ConfigurationError
 
@@ -73,11 +73,11 @@ class MqttSource(ReceivedSource[T_co], Generic[T_co]):
             raise ConfigurationError(f"MqttSource reads with a qos of 0 or 1, not {qos!r}.")
         check_at_least_one(records_per_batch=records_per_batch)
         seconds = min(as_milliseconds(session_expiry, "session_expiry", at_least=1000) // 1000, _MOST_SECONDS)
-        self._subscription = Subscription(client_id, tuple(topics), qos, seconds)
+        self._session = MqttSession(client_id, tuple(topics), qos, seconds)
         super().__init__(decode, records_per_batch)
 
     def __repr__(self) -> str:
-        return f"MqttSource({self._connection!r}, topics={list(self._subscription.topics)})"
+        return f"MqttSource({self._connection!r}, topics={list(self._session.topics)})"
 
     @property
     def record_types(self) -> Collection[type]:
@@ -85,7 +85,7 @@ class MqttSource(ReceivedSource[T_co], Generic[T_co]):
 
     def create_receiver(self) -> MqttReceiver:
         capacity = min(_BATCHES * (self.limit_per_batch or 0), RECEIVE_MAXIMUM)
-        return MqttReceiver(self._connection, self._subscription, capacity)
+        return MqttReceiver(self._connection, self._session, capacity)
 
     def message_of(self, text: str) -> MqttMessage:
         return message_of(text)
