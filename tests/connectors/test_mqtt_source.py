@@ -59,7 +59,7 @@ class Device:
         self.broker = broker
         self.subscriptions = Semaphore(0)
         self.client_id = f"reader-{uuid4()}"
-        self.topic = f"suite/{uuid4()}/a"
+        self.topic = f"suite/device-{uuid4()}/a"
 
     def create(self, kind: type[MqttSource[str]] = MqttSource, **arguments: Any) -> MqttSource[str]:
         options = {"topics": [self.topic], "client_id": self.client_id, "decode": text_of, **arguments}
