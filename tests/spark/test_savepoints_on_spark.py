@@ -318,7 +318,7 @@ def test_job_continues_with_other_parallelisms_partitions_and_layouts(spark: Spa
     assert Savepoint.open(folder / "running").origin.batch_id <= Savepoint.open(folder / "second").origin.batch_id
     last = after(job.start(folder / "c", 2, savepoint=folder / "second"), 1)
     shutil.rmtree(folder / "second")  # it has been restored
-    after(last, 2).stop()
+    last.stop()
     job.start(folder / "c", 2, to_end=True).result()
     assert alike(job.results, locally(0))
 
