@@ -159,7 +159,7 @@ class _Sections:
         if self.restoration is None:
             return frames
         # Last in the section, and in every run, because Spark logs the offsets of sources by their order.
-        ticks = tick(spark, self.of_sources, job_key, clock)
+        ticks = tick(spark, self.of_sources, job_key, clock, only_available=self.options.only_available)
         restoring = restore_frames(spark, self.restoration.savepoint, self.packed, ticks)
         if self.plan.passages:
             sections = self.plan.sections

@@ -48,6 +48,7 @@ from runtime_spark.job.progress_thread import ProgressThread
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.job.server_run import ServerRun
+from runtime_spark.platform.available_now import is_announced
 from runtime_spark.platform.connect import check_runs_on, is_connect
 from runtime_spark.platform.executors import check_executors, check_planners, use_this_python
 from runtime_spark.platform.folders import driver_folder, open_folder
@@ -231,7 +232,8 @@ class SparkRuntime:
             positions = {} if restoration is None else restoration.record.sources
             archive = ReportArchive(checkpoint.folder, chosen.generation.reports, plan, reports)
             archive.restore({uid: position.reports for uid, position in positions.items()})
-        source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
+        only_available = trigger.interval_ms is None
+        source_options = SourceOptions(reports, trigger.target_batch_ms, positions, only_available)
         compiled = self.compile(plan, source_options, checkpoint)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
@@ -240,7 +242,6 @@ class SparkRuntime:
         log = ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration()))
         view = runtime_view(plan, compiled.layout)
         splits, listeners = SplitFiles(plan, reports), JobListeners(options.listeners)
-        only_available = trigger.interval_ms is None
         job: StreamingJob | ConnectJob
         if files is not None:
             claim = lease.claim
@@ -285,10 +286,10 @@ class SparkRuntime:
             .option("checkpointLocation", location)
             .foreachBatch(job.write_batch)
         )
-        if trigger.interval_ms is None:
+        if trigger.interval_ms is None and is_announced(self._spark):
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{trigger.interval_ms or 0} milliseconds")
         layout, unchecked = compiled.layout, compiled.unchecked
         with (
             settings(self._spark, RESTORE_SETTINGS if compiled.restores else {}),

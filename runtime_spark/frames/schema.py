@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
 from dsv2.arrow.schema import maker_of
@@ -21,6 +20,7 @@ from dsv2.connectors.files.python_values import python_values
 from dsv2.connectors.files.record_writer import RecordWriter
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
+from runtime_spark.platform.arrow_schemas import arrow_schema
 
 _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
     bool: (t.BooleanType,),
@@ -91,7 +91,7 @@ class SparkRecordWriter(RecordWriter):
 
     def __init__(self, schema: t.StructType, sink: str, time_zone: str) -> None:
         self.schema = schema
-        self._arrow_schema = arrow = to_arrow_schema(schema, timezone=time_zone)
+        self._arrow_schema = arrow = arrow_schema(schema, time_zone)
         zoned = any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in arrow)
         zone = pa.lib.string_to_tzinfo(time_zone) if zoned else None
         super().__init__(schema.jsonValue(), arrow, sink, zone)

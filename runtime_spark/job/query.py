@@ -28,6 +28,7 @@ from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.query_job import QueryJob, unprocessed
 from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
+from runtime_spark.platform.available_now import at_end_of_input, is_announced
 
 _POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 3.0
@@ -102,6 +103,8 @@ class StreamingJob(QueryJob):
         self._progress_thread.begin(self, query, self._began)
         if self._only_available:
             self._keeper.start()
+            if not is_announced(self._spark):
+                at_end_of_input(self.query, self._end_query)
         elif self._checkpoint.is_complete:
             self._end_soon(after_first_trigger=True)  # there is no further micro-batch
 

@@ -14,6 +14,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sources import DataFrameSource
+from runtime_spark.platform.available_now import is_announced
 
 _SEEN: set[tuple[str, str]] = set()
 """The folders that the server of a session sees."""
@@ -33,6 +34,11 @@ def check_runs_on(spark: SparkSession, plan: Plan) -> None:
     """
     if not is_connect(spark) or plan.mode is not RuntimeExecutionMode.STREAMING:
         return
+    if not is_announced(spark):
+        raise ConfigurationError(
+            f"{plan.job_name!r} is a STREAMING job, and the server of Spark Connect has Spark {spark.version}. There, "
+            f'such jobs need Spark 4.2 or newer. Use {_CLASSIC}; or env.set_execution_mode("batch").'
+        )
     for operator in plan.operators:
         source = operator.body
         if isinstance(source, DataFrameSource) and getattr(source.dataframe, "isStreaming", False):

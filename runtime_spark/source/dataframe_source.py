@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.arrow import records_of
@@ -28,6 +27,7 @@ from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, li
 from runtime_spark.frames.schema import RecordReader
 from runtime_spark.frames.worker import WorkerJob, load_job
 from runtime_spark.frames.worker_resources import worker_resources
+from runtime_spark.platform.arrow_schemas import arrow_schema
 
 _ID = "__dsv2_id"
 _PARTITION_STRIDE = 1 << 33  # monotonically_increasing_id gives this distance to the first rows of two partitions
@@ -64,7 +64,7 @@ class DataFrameFrames:
         self._operator = operator
         self._packed = packed
         self._reader = RecordReader(source.record_type, dataframe.columns)
-        as_columns = can_be_columns(source.record_type, to_arrow_schema(dataframe.schema, timezone="UTC"))
+        as_columns = can_be_columns(source.record_type, arrow_schema(dataframe.schema, "UTC"))
         self._read = _ColumnReader(source.record_type).read if wants_columns and as_columns else self._reader.read
         needed = dict.fromkeys([*self._reader.columns, *([source.split_by] if source.split_by else [])])
         # The id is a column, because Spark may partition the data differently each time it evaluates it.

@@ -10,11 +10,10 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from dsv2.base.clock import Clock
 from dsv2.base.garbage_collector import patient_collector
@@ -28,9 +27,13 @@ from runtime_spark.frames.layout import REPORT_SLOT
 from runtime_spark.frames.rows import ORDER_CHANNEL, FrameEncoder, Row, to_arrow
 from runtime_spark.frames.worker import WorkerJob, load_job
 from runtime_spark.frames.worker_resources import worker_resources
+from runtime_spark.platform.available_now import SupportsTriggerAvailableNow
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.source.source_read import ReadOrder
 from runtime_spark.source.split_files import SplitFile
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
@@ -137,7 +140,15 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Adapts a feed and its planner to Spark's interface."""
 
     def __init__(
-        self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int, start: SparkOffset | None
+        self,
+        feed: Feed,
+        clock: Clock,
+        pickled: bytes,
+        packed: bytes,
+        operator_id: int,
+        start: SparkOffset | None,
+        *,
+        only_available: bool = False,
     ) -> None:
         """Create the reader.
 
@@ -148,6 +159,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             packed: The job for the workers.
             operator_id: The source.
             start: The offset from a savepoint at which a new job begins. None: the beginning of the source.
+            only_available: The job ends at the first check without new input. Default: only if Spark announces it.
         """
         self._feed = feed
         self._pickled = pickled
@@ -156,7 +168,8 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = feed.planner(self._operator(), clock)
         self._split_file = None if feed.splits_folder is None else SplitFile(feed.splits_folder, operator_id)
         self._initial = self._planner.initial() if start is None else start
-        self._only_available = False
+        self._only_available = only_available
+        self._last = self._initial
         self._run_start: SparkOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,17 +183,21 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._only_available = True
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadAllAvailable()  # the planner applies the limits
-
-    def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802 - Spark's name
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: SparkOffset | None = None, limit: ReadLimit | None = None
+    ) -> SparkOffset:
+        # The planner applies the limits. Spark 4.1 passes no start. At a restart it asks for partitions first.
         with marked_failures():
-            there = self._planner.latest(start, only_available=self._only_available)
+            begin = self._last if start is None else start
+            self._last = there = self._planner.latest(begin, only_available=self._only_available)
             if self._split_file is not None:
                 self._split_file.write(self._planner.splits())
             return there
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
+        self._last = end
+        if start == end:  # nothing to plan: Spark 4.1 says where the last run has ended
+            return []
         portions = self._planner.portions(start, end)
         if not self._feed.made_on_driver:
             return [*map(FramePartition, portions), *_in_few_tasks(self._empty_frames(start))]

@@ -19,7 +19,14 @@ from runtime_spark.source.frame_source import Feed, SparkOffset
 
 
 def frame_source_class(
-    name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock, start: SparkOffset | None = None
+    name: str,
+    feed: Feed,
+    packed: bytes,
+    operator_id: int,
+    clock: Clock,
+    start: SparkOffset | None = None,
+    *,
+    only_available: bool = False,
 ) -> type[DataSource]:
     """Create a data source class for ``spark.dataSource.register``.
 
@@ -30,6 +37,7 @@ def frame_source_class(
         operator_id: The source.
         clock: The clock of the planner.
         start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
+        only_available: The job ends at the first check without new input. Default: only if Spark announces it.
     """
     pickled, row_schema = to_bytes((feed, clock)), ROW_SCHEMA
     own_path, installed = import_path()
@@ -52,7 +60,7 @@ def frame_source_class(
             from runtime_spark.source.frame_source import FrameStreamReader
 
             feed, clock = from_bytes(pickled)
-            return FrameStreamReader(feed, clock, pickled, packed, operator_id, start)
+            return FrameStreamReader(feed, clock, pickled, packed, operator_id, start, only_available=only_available)
 
     return FrameSource
 

@@ -43,11 +43,13 @@ class SourceOptions:
         reports: The folder for reader reports. None (default): reports are not passed on.
         target_batch_ms: How long a micro-batch should take. None (default): only the limits of the sources apply.
         positions: The positions at which sources of a new job continue, by uid, if it begins with a savepoint.
+        only_available: The job ends when it has read the input that was available at its start.
     """
 
     reports: str | None = None
     target_batch_ms: int | None = None
     positions: Mapping[str, SourcePosition] = field(default_factory=dict)
+    only_available: bool = False
 
 
 def check_source(operator: Operator) -> None:
@@ -109,7 +111,8 @@ def _frames_of(
         feed.splits_folder = splits_folder
         position = options.positions.get(operator.uid)
         start = None if position is None else _own_offset(position)
-        return _stream(spark, feed_for(plan, operator.id, feed), packed, job_key, operator.id, clock, start)
+        own = feed_for(plan, operator.id, feed)
+        return _stream(spark, own, packed, job_key, operator.id, clock, start, only_available=options.only_available)
 
     if isinstance(source, IndexedSource):
         if not streaming:
@@ -152,9 +155,9 @@ def _user_streams(operator: Operator) -> int:
     return count_streams(dataframe) if isinstance(dataframe, DataFrame) else 0
 
 
-def tick(spark: SparkSession, packed: bytes, job_key: str, clock: Clock) -> DataFrame:
+def tick(spark: SparkSession, packed: bytes, job_key: str, clock: Clock, *, only_available: bool) -> DataFrame:
     """Return a stream that has one row, in the first micro-batch of its checkpoint."""
-    return _stream(spark, TickFeed(1), packed, job_key, 0, clock, None)
+    return _stream(spark, TickFeed(1), packed, job_key, 0, clock, None, only_available=only_available)
 
 
 def _own_offset(position: SourcePosition) -> dict[str, Any]:
@@ -170,9 +173,12 @@ def _stream(
     operator_id: int,
     clock: Clock,
     start: dict[str, Any] | None,
+    *,
+    only_available: bool,
 ) -> DataFrame:
     name = f"dsv2_{job_key}_{operator_id}_{next(_STARTS)}"
-    spark.dataSource.register(frame_source_class(name, feed, packed, operator_id, clock, start))
+    source = frame_source_class(name, feed, packed, operator_id, clock, start, only_available=only_available)
+    spark.dataSource.register(source)
     return spark.readStream.format(name).load()
 
 

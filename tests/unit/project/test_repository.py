@@ -24,11 +24,15 @@ PYTHONS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("python", PYTHONS), ("spark", SPARKS)])
+@pytest.mark.parametrize(("name", "expected"), [("python", PYTHONS), ("spark", SPARKS[1:])])
 def test_workflow_matrices_have_every_supported_version(name: str, expected: list[str]) -> None:
     matrices = re.findall(rf"^ +{name}: \[(.*)\]$", WORKFLOWS["ci"], re.MULTILINE)
     assert matrices
     assert all(re.findall(r'"([\d.]+)"', matrix) == expected for matrix in matrices)
+
+
+def test_nightly_workflow_has_the_oldest_spark() -> None:
+    assert re.findall(r"pyspark==([\d.]+)\.\*", WORKFLOWS["nightly"]) == SPARKS[:1]
 
 
 @pytest.mark.parametrize(("label", "versions"), [("Python", PYTHONS), ("Spark (PySpark)", SPARKS)])

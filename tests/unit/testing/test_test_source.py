@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
@@ -144,7 +143,7 @@ class OffsetRequests:
 
     def __call__(self) -> int:
         offset = {"position": self.position}
-        self.position = self.reader.latestOffset(offset, ReadAllAvailable())["position"]
+        self.position = self.reader.latestOffset(offset)["position"]
         return self.position
 
 
@@ -190,6 +189,15 @@ def test_spark_stop_lasts_for_the_rest_of_the_run(only_available: bool) -> None:
             one.reader.prepareForTriggerAvailableNow()
     assert [ask(), ask(), ask()] == [1, 1, 1]
     assert [again(), again(), again()] == [3, 3, 3]
+
+
+def test_spark_stop_ends_a_run_that_repeats_a_micro_batch() -> None:
+    ask = OffsetRequests(1, Stop(), 2, 3, Stop(), 4)
+    offsets = [{"position": position} for position in (1, 3)]
+    ask.reader.partitions(offsets[1], offsets[1])  # Spark 4.1 says where the last run has ended
+    ask.reader.partitions(*offsets)
+    ask.position = 3
+    assert [ask(), ask()] == [3, 3]
 
 
 def test_spark_crash_happens_once() -> None:

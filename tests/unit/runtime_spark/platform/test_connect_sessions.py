@@ -64,6 +64,16 @@ def test_streaming_dataframe_is_refused_in_streaming_jobs(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_streaming_jobs_need_spark_4_2(tmp_path: Path) -> None:
+    session: Any = Session()
+    session.version = "4.1.4"
+    env = ExecutionEnvironment.get_instance(spark=session)
+    env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
+    with pytest.raises(ConfigurationError, match=r"Spark Connect has Spark 4\.1\.4\. There, such jobs need Spark 4\.2"):
+        env.execute("job", checkpoint_location=tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_savepoints_are_neither_taken_nor_written(tmp_path: Path) -> None:
     session: Any = Session()
     with pytest.raises(ConfigurationError, match=r"create_savepoint reads and writes files on the driver, to which"):

@@ -21,8 +21,8 @@ from tests import ROOT
 OLD_PYSPARK = """
 import sys
 import pyspark
-pyspark.__version__ = "4.1.2"
-sys.modules["pyspark.sql.streaming.datasource"] = None  # 4.1 has no such module
+pyspark.__version__ = "3.5.6"
+sys.modules["pyspark.sql.datasource"] = None  # 3.5 has no such module
 from dsv2 import ExecutionEnvironment
 from dsv2.errors import ConfigurationError
 try:
@@ -37,20 +37,20 @@ class Session:
     version: str
 
 
-@pytest.mark.parametrize("version", ["4.2.0", "4.2.1", "4.3.0", "4.3.7-vendor-2", "4.3.0.dev1"])
+@pytest.mark.parametrize("version", ["4.1.4", "4.2.0", "4.2.1", "4.3.0", "4.3.7-vendor-2", "4.3.0.dev1"])
 def test_supported_version(version: str) -> None:
     check_spark(Session(version))
 
 
-@pytest.mark.parametrize("version", ["3.5.6", "4.0.0", "4.1.2", "4.20.0", "4.4.0", "5.0.0", "unknown"])
+@pytest.mark.parametrize("version", ["3.5.6", "4.0.0", "4.10.0", "4.20.0", "4.4.0", "5.0.0", "unknown"])
 def test_unsupported_version(version: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"this session has version {version}; dsv2 supports 4.2 and 4.3"):
+    with pytest.raises(ConfigurationError, match=f"this session has version {version}; dsv2 supports 4.1, 4.2 and 4.3"):
         check_spark(Session(version))
 
 
 def test_old_pyspark_is_refused_before_missing_imports_fail() -> None:
     said = subprocess.check_output([sys.executable, "-c", OLD_PYSPARK], cwd=ROOT, text=True)
-    assert said.startswith("The installed PySpark has version 4.1.2; dsv2 supports 4.2 and 4.3.")
+    assert said.startswith("The installed PySpark has version 3.5.6; dsv2 supports 4.1, 4.2 and 4.3.")
 
 
 def test_missing_runtime_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +62,8 @@ def test_missing_runtime_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
 def test_unsupported_spark_is_refused_before_the_job_starts() -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.from_collection([1]).to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match=r"The Spark of this session has version 4\.1\.2"):
-        SparkRuntime(cast(Any, Session("4.1.2"))).start(env.build_plan(), RunOptions())
+    with pytest.raises(ConfigurationError, match=r"The Spark of this session has version 4\.0\.2"):
+        SparkRuntime(cast(Any, Session("4.0.2"))).start(env.build_plan(), RunOptions())
 
 
 def test_spark_extra_matches_the_supported_versions() -> None:

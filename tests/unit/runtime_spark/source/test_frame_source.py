@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from unittest.mock import Mock, call
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from dsv2 import ExecutionEnvironment
@@ -94,7 +93,7 @@ class Driver:
     def offsets(self) -> Iterator[dict[str, int]]:
         """Yield the ends of micro-batches until there is no new data."""
         for _ in range(_MOST_BATCHES):
-            start, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
+            start, self.offset = self.offset, self.reader.latestOffset(self.offset)
             if self.offset == start:
                 return
             yield self.offset
@@ -109,7 +108,7 @@ class Driver:
     def batch(self) -> list[Read] | None:
         """Run one micro-batch and return its records by subtask, or None if there is no new data."""
         start = self.offset
-        end = json.loads(json.dumps(self.reader.latestOffset(start, ReadAllAvailable())))
+        end = json.loads(json.dumps(self.reader.latestOffset(start)))
         if end == start:
             return None
         self.offset = end
@@ -155,9 +154,8 @@ def test_data_source_reads_what_its_feed_plans() -> None:
     source = frame_source_class("words", IndexedFeed(numbers(3)), packed_job(), 0, SystemClock())({})
     assert (source.name(), source.schema()) == ("words", ROW_SCHEMA)
     reader: Any = source.streamReader(StructType())
-    assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
     start = reader.initialOffset()
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    end = reader.latestOffset(start)
     assert end == {"position": 3, "ended": True}
     (portion,) = reader.partitions(start, end)
     (batch,) = reader.read(portion)
@@ -185,21 +183,21 @@ def test_job_over_a_streaming_dataframe_opens_its_channels_and_ends_none() -> No
     packed, feed = packed_job(parallelism=2), StartFeed()
     reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(start)
     assert end == {"position": 0}
     kinds = []
     for portion in reader.partitions(start, end):
         rows = [row for batch in reader.read(portion) for row in batch.to_pylist() if row["slot"] != REPORT_SLOT]
         kinds += [kind for row in rows for _, kind, *_ in decode_frame(load_job(packed).codec(), row["payload"], "")[1]]
     assert kinds == [START, START]
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.latestOffset(end) == end
 
 
 def test_ticks_are_numbers_one_per_micro_batch() -> None:
     packed, feed = packed_job(), TickFeed(2)
     reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
     offset, ticks = reader.initialOffset(), []
-    while (end := reader.latestOffset(offset, ReadAllAvailable())) != offset:
+    while (end := reader.latestOffset(offset)) != offset:
         (portion,) = reader.partitions(offset, end)
         ticks += [row["seq"] for batch in reader.read(portion) for row in batch.to_pylist()]
         offset = end
@@ -267,7 +265,7 @@ def test_source_read_to_its_end_has_no_new_data() -> None:
     after_restart = Driver(numbers(3))
     after_restart.offset = driver.offset
     assert after_restart.batch() is None
-    assert all(isinstance(one, FramePartition) for one in after_restart.reader.partitions(driver.offset, driver.offset))
+    assert after_restart.reader.partitions(driver.offset, driver.offset) == []
     shorter = Driver(numbers(2))  # than when it was read
     shorter.offset = driver.offset
     assert shorter.batch() is None
@@ -279,6 +277,18 @@ def test_source_continues_after_a_restart() -> None:
     restarted = Driver(numbers(5, records_per_batch=2), parallelism=1)
     restarted.offset = driver.offset
     assert restarted.batches() == [[Read([2, 3], False, False)], [Read([4], False, True)]]
+
+
+def test_spark_that_passes_no_start_continues_after_the_last_offset() -> None:
+    driver = Driver(numbers(5, records_per_batch=2))
+    reader = driver.reader
+    assert [reader.latestOffset()["position"] for _ in range(4)] == [2, 4, 5, 5]
+    restarted = Driver(numbers(5, records_per_batch=2)).reader
+    assert restarted.partitions({"position": 2}, {"position": 2}) == []  # what it has read last
+    assert restarted.latestOffset()["position"] == 4
+    repeated = Driver(numbers(5, records_per_batch=2)).reader
+    repeated.partitions({"position": 2}, {"position": 4})
+    assert repeated.latestOffset() == {"position": 5, "ended": True}
 
 
 def test_restarted_job_wakes_every_subtask_once() -> None:

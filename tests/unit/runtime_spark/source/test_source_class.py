@@ -33,7 +33,7 @@ kind = pickle.load(sys.stdin.buffer)  # as Spark creates the source in one proce
 source = cloudpickle.loads(cloudpickle.dumps(kind({})))  # and sends it to another
 assert "runtime_spark" not in sys.modules
 reader = source.streamReader(source.schema())
-print(source.name(), reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()))
+print(source.name(), reader.latestOffset(reader.initialOffset()))
 """
 
 

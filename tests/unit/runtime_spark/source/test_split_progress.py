@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
@@ -127,7 +125,7 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
         FrameStreamReader(feed, clock, b"", packed, operator.id, None)
         for feed, operator in zip(feeds, operators, strict=True)
     ]
-    offsets = [reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) for reader in readers]
+    offsets = [reader.latestOffset(reader.initialOffset()) for reader in readers]
     files.note([{"source": "in", "splits": {"a": 77}}])
     assert files.read() == {
         "in": (SplitProgress("a", 0, "4", 5, 77, moved_at_ms=START),),
@@ -135,7 +133,7 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
     }
     clock.advance(timedelta(seconds=1))
     for reader, offset in zip(readers, offsets, strict=True):
-        reader.latestOffset(offset, ReadAllAvailable())
+        reader.latestOffset(offset)
     assert files.read() == {
         "in": (SplitProgress("a", 0, "8", 1, 77, moved_at_ms=START + 1_000),),
         "numbers": (SplitProgress("0", 0, "5", 0, ended=True, moved_at_ms=START + 1_000),),
