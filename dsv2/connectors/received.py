@@ -56,7 +56,6 @@ class Receiver(ABC):
 
     Attributes:
         is_closed: Whether ``close`` has been called.
-        acknowledged: The number of the last message that the system need not repeat, as the job counts them.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -66,7 +65,6 @@ class Receiver(ABC):
         self._failure: Exception | None = None
         self._thread = Thread(target=self._run, name="dsv2 receiver", daemon=True)
         self.is_closed = False
-        self.acknowledged = 0
 
     @abstractmethod
     def open(self, split: ReceivedSplit) -> None:
@@ -140,9 +138,6 @@ class Receiver(ABC):
 class ReceivedDiscovery(SplitDiscovery[ReceivedSplit]):
     """Takes messages from a receiver, when a micro-batch is planned.
 
-    A position at which a micro-batch begins is in the checkpoint, with the messages before it that may be needed again.
-    So the system need not repeat any of them.
-
     Args:
         receiver: Receives the messages, from the first micro-batch on.
     """
@@ -163,18 +158,12 @@ class ReceivedDiscovery(SplitDiscovery[ReceivedSplit]):
         if not self._is_started:
             self._receiver.start(split)
             self._is_started = True
-        if self._begins:
-            self._receiver.acknowledged = split.count
         taken = self._receiver.take(limit)
         if not taken:
             return None
         messages = (() if self._begins else split.messages) + tuple(message for _, message in taken)
         self._begins = False
         return Portion(ReceivedSplit(taken[-1][0], split.count + len(taken), messages), len(taken))
-
-    def notify_checkpoint_complete(self, splits: Sequence[ReceivedSplit], /) -> None:
-        for split in splits:
-            self._receiver.acknowledged = max(self._receiver.acknowledged, split.count)
 
     def wait(self, splits: Sequence[ReceivedSplit], timeout: timedelta, /) -> bool:
         return self._receiver.wait(timeout)
