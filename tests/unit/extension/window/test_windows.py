@@ -243,7 +243,7 @@ class TestFrames:
             (7, 5, "key selector", "TypeError"),
             (["a", 1], None, "process_record", "ContractError: Windows in event time require records with timestamps"),
             ([None], 5, "key selector", "InvalidKeyError"),
-            ([[]], 5, "key selector", "TypeError: .*unhashable"),
+            ([[]], 5, "key selector", "InvalidKeyError: .*unhashable"),
         ],
     )
     def test_record_without_a_window_is_named(
