@@ -69,7 +69,7 @@ def streaming_job(plan: Plan, writer: MicroBatchWriter, *, only_available: bool)
     """A job without a session. Its progress goes nowhere."""
     layout, reports = Layout.of(plan), JobReports(plan, in_portions=True)
     return StreamingJob(
-        Mock(),
+        Mock(version="4.3.0"),
         plan,
         writer,
         reports,
