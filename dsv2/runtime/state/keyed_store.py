@@ -13,6 +13,7 @@ from typing import Any, Final
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.deadlines import Deadlines
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.key_pages import KeyPages
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStores, in_blob
@@ -133,6 +134,8 @@ class PagedKeyedStore:
             self._touch_page(self._place(key))
         elif self.remembers:
             self._place(key)
+        else:
+            stable_hash(key)  # only to check it
         self.touched.add(key)
 
     def _touch_page(self, number: int) -> None:

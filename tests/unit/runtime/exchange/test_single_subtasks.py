@@ -59,11 +59,12 @@ def test_several_subtasks_exchange_records() -> None:
     assert chains(plan_of(keyed, parallelism=2)) == {"head": ["head"], "next": ["next"]}
 
 
-def sent(records: RecordBatch[Any], policy: ErrorPolicy | None = None) -> list[Any]:
+def sent(records: RecordBatch[Any], policy: ErrorPolicy | None = None, *, remembers: bool = True) -> list[Any]:
     """Return the output for ``records`` of the operator after "head", which ignores keys."""
 
     def build(head: Any) -> Any:
         take = one_input(process_record=lambda record, output, ctx: output.collect(record["key"]))
+        take.dsv2_remember_keys = remembers
         stream = head.key_by(lambda record: record["key"]).process(take).with_uid("next")
         return stream if policy is None else stream.with_error_policy(policy)
 
@@ -73,6 +74,7 @@ def sent(records: RecordBatch[Any], policy: ErrorPolicy | None = None) -> list[A
     return [record for frame in driver.frames for record in frame.batch.records]
 
 
+@pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("timestamps", [None, [1, 2]], ids=["plain", "stamped"])
 @pytest.mark.parametrize(
     ("bad", "message"),
@@ -86,10 +88,10 @@ def sent(records: RecordBatch[Any], policy: ErrorPolicy | None = None) -> list[A
     ids=["none", "unhashable", "unsupported", "nan", "missing"],
 )
 def test_invalid_key_is_an_error_of_the_key_selector(
-    bad: dict[str, Any], message: str, timestamps: list[int | None] | None
+    bad: dict[str, Any], message: str, timestamps: list[int | None] | None, remembers: bool
 ) -> None:
     with pytest.raises(UserFunctionError) as caught:
-        sent(RecordBatch([{"key": 1}, bad], timestamps))
+        sent(RecordBatch([{"key": 1}, bad], timestamps), remembers=remembers)
     error = caught.value
     assert str(error).startswith(message)
     assert (error.callback, error.record) == ("key selector", repr(bad))
