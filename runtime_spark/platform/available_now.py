@@ -1,7 +1,7 @@
 """The trigger *available now* with Spark 4.1, which does not announce it to sources in Python, and reads once only.
 
-The runtime triggers without a pause instead, tells its sources what they announce, and stops the query when Spark finds
-no new input.
+The runtime triggers without a pause instead, sets the same mode in its sources itself, and stops the query when Spark
+finds no new input.
 """
 
 from __future__ import annotations

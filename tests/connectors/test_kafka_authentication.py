@@ -139,7 +139,7 @@ def rejected_logins(broker: KafkaBroker, folder: Path) -> dict[str, Login]:
     }
 
 
-TOLD = {
+MESSAGES = {
     "stranger": "The brokers rejected the certificate of the client, or it has none",
     "key": "The client library rejected the options|A secure connection to the brokers could not be established",
 }
@@ -173,7 +173,7 @@ def test_rejected_login(
     ):
         with caplog.at_level(logging.DEBUG), pytest.raises(JobError) as failed:
             call()
-        assert failed.match(TOLD.get(way, "The brokers rejected the credentials"))
+        assert failed.match(MESSAGES.get(way, "The brokers rejected the credentials"))
         for secret in login.secrets:
             assert secret not in str(failed.value) + caplog.text + str(failed.value.__cause__)
 

@@ -130,7 +130,7 @@ class EventReceiver(Receiver):
             while not self.is_closed and (chunk := response.read1(_BYTES_AT_ONCE)):
                 for event in parser.feed(chunk):
                     self.put(event.id, json.dumps(event))
-                    self._last_id, self._attempts = event.id, 0
+                    self._attempts = 0
                 self._last_id = parser.last_id
                 self._retry_ms = self._retry_ms if parser.retry_ms is None else parser.retry_ms
         except urllib3.exceptions.HTTPError as error:

@@ -213,7 +213,7 @@ def test_errors_of_the_endpoint(pages: Pages, status: int, requests: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"url": "ftp://host/{cursor}"}, "HttpSource requires a URL with http:// or https://"),
         ({"url": "http://host/items"}, r"HttpSource requires a URL with \{cursor\}"),
@@ -222,8 +222,8 @@ def test_errors_of_the_endpoint(pages: Pages, status: int, requests: int) -> Non
         ({"retries": -1}, "retries must be"),
     ],
 )
-def test_invalid_arguments(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         HttpSource(**{"url": "http://host/{cursor}", "page": items_and_next, "decode": number_of, **arguments})
 
 

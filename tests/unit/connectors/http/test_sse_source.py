@@ -173,6 +173,7 @@ def parsed(*chunks: bytes) -> list[tuple[str, str, str]]:
         (b"event: empty\n\ndata: a\n\n", [("message", "a", "")]),
         (b"\xef\xbb\xbfdata: a\n\n", [("message", "a", "")]),
         (b"data: a\r\rdata: b\r\n\r\ndata: c\n\r", [("message", "a", ""), ("message", "b", ""), ("message", "c", "")]),
+        (b"data: a\r\ndata: b\r\n\r\n", [("message", "a\nb", "")]),
         (b"other: x\n data: y\ndata: \xc3\xa9\xff\n\n", [("message", "\u00e9\ufffd", "")]),
         (b"data: a\n\ndata: incomplete\n", [("message", "a", "")]),
     ],

@@ -65,7 +65,7 @@ def test_previous_token_is_used_while_the_function_fails(caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "message"),
     [
         ("token", "oauth_cb must return a tuple of a token and the time when it expires"),
         (("token", "soon"), "oauth_cb must return a tuple of a token and the time when it expires"),
@@ -73,9 +73,9 @@ def test_previous_token_is_used_while_the_function_fails(caplog: pytest.LogCaptu
         (("token", 999.0), "oauth_cb returned a token that has expired"),
     ],
 )
-def test_invalid_token(returned: Any, told: str) -> None:
+def test_invalid_token(returned: Any, message: str) -> None:
     source = TokenSource(lambda config: returned, "", clock=lambda: 1000.0)
-    with pytest.raises(JobError, match=told):
+    with pytest.raises(JobError, match=message):
         source.prepared()
 
 
@@ -113,15 +113,15 @@ def test_token_is_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"sasl_mechanism": "PLAIN"}, "KafkaSource would not call oauth_cb.* Set the options 'security.protocol' to"),
         ({"security_protocol": "SSL"}, "would not call oauth_cb"),
         ({"sasl_oauthbearer_method": "oidc"}, "would not call oauth_cb"),
     ],
 )
-def test_options_that_do_not_fit_the_callback(options: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_options_that_do_not_fit_the_callback(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         connection(functools.partial(returns, ""), **options)
 
 
