@@ -19,6 +19,7 @@ _LAST_CHARACTERS = 4000
 _PORTS = range(20_000, 32_000)  # below the ephemeral ports
 _STRIDE = 7_411  # the golden section of their number, and prime
 _ROOT = Path(__file__).parent.parent
+_reservations: list[socket.socket] = []
 
 
 class MissingComponentError(Exception):
@@ -115,16 +116,33 @@ def first_port(pid: int) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` unused ports. Processes begin their search at distant ports, to avoid conflicts.
+    """Return ``count`` unused ports, and reserve them until this process ends.
 
-    A port is also unused while its server is restarted.
+    A port stays reserved until its server has started, and while that is restarted: neither this process nor another
+    one receives it from this function. Processes begin their search at distant ports, which keeps it short.
     """
     found: list[int] = []
     first = first_port(os.getpid())
     for port in (*_PORTS[first:], *_PORTS[:first]):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
+        with contextlib.suppress(OSError):
+            _reserve(port)
             found.append(port)
         if len(found) == count:
             return found
     raise RuntimeError(f"There are no {count} free ports from {_PORTS.start} to {_PORTS.stop}.")
+
+
+def _reserve(port: int) -> None:
+    """Raise OSError if a process listens on ``port`` or has reserved it.
+
+    The reservation is the UDP port of the same number, which the server does not need.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", port))
+    reservation = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        reservation.bind(("127.0.0.1", port))
+    except OSError:
+        reservation.close()
+        raise
+    _reservations.append(reservation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -145,3 +146,12 @@ def test_processes_that_start_together_search_at_distant_ports() -> None:
     for pid in range(1_000, 1_100):
         first, *others = (first_port(near) for near in range(pid, pid + 8))
         assert min(abs(other - first) for other in others) > 1_000
+
+
+def test_port_is_reserved_before_its_server_starts() -> None:
+    (port,) = free_ports(1)
+    (second,) = free_ports(1)
+    same_first_port = f"import os\nos.getpid = lambda: {os.getpid()}\n"
+    script = f"{same_first_port}from components.server import free_ports\nprint(*free_ports(1))"
+    (third,) = map(int, subprocess.check_output([sys.executable, "-c", script], cwd=ROOT, text=True).split())
+    assert len({port, second, third}) == 3
