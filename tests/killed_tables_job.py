@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.connectors.lakehouse.sink import LakehouseSink
 from dsv2.local import LocalRuntime
 from dsv2.sources import DataGeneratorSource
+from tests.forks import in_a_fork
 from tests.lakehouse_tables import FORMATS, TableOnDisk
 
 PER_BATCH = 4
@@ -88,19 +88,6 @@ def run(table: TableOnDisk, count: int, kill: Kill, options: dict[str, Any]) -> 
     numbers.map(sale).with_uid("made").to_sink(table.sink(Sale, **options)).with_uid("sales")
     env.execute("sales", checkpoint_location=table.folder / "checkpoint")
     (table.folder / "steps").write_text(str(kill.steps), encoding="utf-8")
-
-
-def in_a_fork(call: Callable[[], object]) -> int:
-    """Call a function in a fork, and return how that has ended."""
-    child = os.fork()
-    if child == 0:
-        try:
-            call()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def main(name: str, folder: Path, kills: int, options: dict[str, Any]) -> None:

@@ -141,6 +141,7 @@ USES: dict[str, Callable[[], object]] = {
     "RedisSink": lambda: redis.RedisSink("redis://h", ANY),
     "NatsSource": lambda: nats.NatsSource("nats://h", streams=["s"], decode=ANY),
     "NatsSink": lambda: nats.NatsSink("nats://h", "s", ANY),
+    "MqttSource": lambda: mqtt.MqttSource("mqtt://h", topics=["t"], client_id="c", decode=ANY),
     "MqttSink": lambda: mqtt.MqttSink("mqtt://h", "t", ANY),
     "KinesisSource": lambda: kinesis.KinesisSource("s", ANY),
     "KinesisSink": lambda: kinesis.KinesisSink("s", bytes),

@@ -56,6 +56,7 @@ class Receiver(ABC):
 
     Attributes:
         is_closed: Whether ``close`` has been called.
+        acknowledged: The number of the last message that the system need not repeat, as the job counts them.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -65,6 +66,7 @@ class Receiver(ABC):
         self._failure: Exception | None = None
         self._thread = Thread(target=self._run, name="dsv2 receiver", daemon=True)
         self.is_closed = False
+        self.acknowledged = 0
 
     @abstractmethod
     def open(self, split: ReceivedSplit) -> None:
@@ -138,6 +140,9 @@ class Receiver(ABC):
 class ReceivedDiscovery(SplitDiscovery[ReceivedSplit]):
     """Takes messages from a receiver, when a micro-batch is planned.
 
+    The position at which a micro-batch begins is in the checkpoint, and the micro-batches before it are complete, so
+    the system need not repeat the messages before it.
+
     Args:
         receiver: Receives the messages, from the first micro-batch on.
     """
@@ -158,12 +163,18 @@ class ReceivedDiscovery(SplitDiscovery[ReceivedSplit]):
         if not self._is_started:
             self._receiver.start(split)
             self._is_started = True
+        if self._begins:
+            self._receiver.acknowledged = split.count
         taken = self._receiver.take(limit)
         if not taken:
             return None
         messages = (() if self._begins else split.messages) + tuple(message for _, message in taken)
         self._begins = False
         return Portion(ReceivedSplit(taken[-1][0], split.count + len(taken), messages), len(taken))
+
+    def notify_checkpoint_complete(self, splits: Sequence[ReceivedSplit], /) -> None:
+        for split in splits:
+            self._receiver.acknowledged = split.count
 
     def wait(self, splits: Sequence[ReceivedSplit], timeout: timedelta, /) -> bool:
         return self._receiver.wait(timeout)

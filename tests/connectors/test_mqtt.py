@@ -135,7 +135,7 @@ def test_no_connection_is_idle_while_records_are_computed(
 def test_broker_that_takes_few_messages_at_a_time(
     mosquitto_broker: MosquittoBroker, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dsv2.connectors.mqtt.connection._RECEIVE_MAXIMUM", 7)
+    monkeypatch.setattr("dsv2.connectors.mqtt.connection.RECEIVE_MAXIMUM", 7)
     publish, unacknowledged = Client.publish, list[Any]()
 
     def counted(*arguments: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from dsv2.errors import ConfigurationError, JobError
 from dsv2.sinks.paths import without_password
 
 _LOG = logging.getLogger(__name__)
-_RECEIVE_MAXIMUM = 65_535  # of MQTT
+RECEIVE_MAXIMUM = 65_535  # of MQTT
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _SECONDS = 30
 _SECONDS_BETWEEN_ATTEMPTS = 0.5
@@ -57,16 +57,59 @@ class MqttConnection:
 
         An error of the client is raised as ``JobError``, which begins with ``what``.
         """
-        secrets = ClientOptions({"url": self._url, "password": unquote(self._address.password or "")})
-        try:
-            client = self._connected()
+        with self.presented(what):
+            client = self.create_client()
+            self.connect(client)
             try:
                 yield client
             finally:
                 client.disconnect()
+
+    @contextmanager
+    def presented(self, what: str) -> Iterator[None]:
+        """Raise an error of the client as ``JobError``, which begins with ``what`` and has no secrets."""
+        secrets = ClientOptions({"url": self._url, "password": unquote(self._address.password or "")})
+        try:
+            yield
         except (OSError, RuntimeError, ValueError) as error:
             text = secrets.redacted(f"{what} at {self!r}: {type(error).__name__}: {error}")
             raise JobError(text) from secrets.presentable(error)
+
+    def create_client(self, **options: Any) -> Any:
+        """Create a client, which is not connected. ``options``: further arguments of ``paho.mqtt.client.Client``."""
+        from paho.mqtt.client import Client, MQTTv5
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5, **options)
+        client.max_inflight_messages_set(0)  # no limit by the client
+        address = self._address
+        if address.username is not None:
+            password = None if address.password is None else unquote(address.password)
+            client.username_pw_set(unquote(address.username), password)
+        if address.scheme == "mqtts":
+            client.tls_set_context(self._tls())
+        return client
+
+    def connect(self, client: Any, pause: Callable[[float], object] = time.sleep, **options: Any) -> bool:
+        """Connect a client, again and again while the broker is unreachable, at most for ``retry_timeout``.
+
+        Args:
+            client: The client.
+            pause: Waits some seconds between attempts.
+            options: Further arguments of ``Client.connect``.
+
+        Returns:
+            Whether the broker has a session of the client.
+        """
+        deadline = time.monotonic() + self._retry_seconds
+        while True:
+            try:
+                return self._connect(client, options)
+            except OSError as error:
+                if time.monotonic() + _SECONDS_BETWEEN_ATTEMPTS > deadline:
+                    raise
+                _LOG.warning("MQTT at %r does not answer, and is tried again: %s", self, type(error).__name__)
+                pause(_SECONDS_BETWEEN_ATTEMPTS)
 
     def wait(self, client: Any, done: Callable[[], bool]) -> None:
         """Send and receive until ``done()``. Raises ``OSError`` without a connection or after half a minute."""
@@ -79,35 +122,14 @@ class MqttConnection:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"there was no answer within {_SECONDS} seconds")
 
-    def _connected(self) -> Any:
-        deadline = time.monotonic() + self._retry_seconds
-        while True:
-            try:
-                return self._connect()
-            except OSError as error:
-                if time.monotonic() + _SECONDS_BETWEEN_ATTEMPTS > deadline:
-                    raise
-                _LOG.warning("MQTT at %r does not answer, and is tried again: %s", self, type(error).__name__)
-                time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
-
-    def _connect(self) -> Any:
-        from paho.mqtt.client import Client, MQTTv5
-        from paho.mqtt.enums import CallbackAPIVersion
-
-        client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
-        client.max_inflight_messages_set(0)  # no limit by the client
+    def _connect(self, client: Any, options: Mapping[str, Any]) -> bool:
         address = self._address
-        if address.username is not None:
-            password = None if address.password is None else unquote(address.password)
-            client.username_pw_set(unquote(address.username), password)
-        if address.scheme == "mqtts":
-            client.tls_set_context(self._tls())
         answers: list[Any] = []
         client.on_connect = lambda *answer: answers.append(answer)
-        client.connect(address.hostname or "", address.port or _PORTS[address.scheme])
+        client.connect(address.hostname or "", address.port or _PORTS[address.scheme], **options)
         self.wait(client, lambda: bool(answers))
-        _, _, _, reason, properties = answers[0]
+        _, _, flags, reason, properties = answers[0]
         if reason.is_failure:
             raise ValueError(f"the broker refuses the connection: {reason}")
-        client.user_data_set(getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM))
-        return client
+        client.user_data_set(getattr(properties, "ReceiveMaximum", RECEIVE_MAXIMUM))
+        return bool(flags.session_present)

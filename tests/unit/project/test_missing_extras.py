@@ -41,7 +41,7 @@ EXTRAS: dict[str, tuple[Collection[str], Collection[str]]] = {
     "duckdb": (("duckdb",), ("JobClient.sql",)),
     "redis": (("redis",), ("RedisSource", "RedisSink")),
     "nats": (("nats",), ("NatsSource", "NatsSink")),
-    "mqtt": (("paho.mqtt",), ("MqttSink",)),
+    "mqtt": (("paho.mqtt",), ("MqttSink", "MqttSource")),
     "kinesis": (("boto3",), ("KinesisSource", "KinesisSink")),
     "http": (("urllib3",), ("HttpSink", "HttpSource", "OpenSearchSink", "SseSource")),
     "delta": (("deltalake",), ("DeltaSource", "DeltaSink")),
