@@ -240,6 +240,9 @@ def test_only_the_same_message_is_taken_for_a_repetition(device: Device, monkeyp
     assert acknowledged == [1]
     receiver._connect()
     assert receive(1, "a", dup=True) == [b"a"]  # perhaps another one, as the broker may have the acknowledgement
+    monkeypatch.setattr(MqttConnection, "connect", lambda *args, **options: False)
+    receiver._connect()
+    assert receive(2, "c", dup=True) == [b"c"]  # of a new session
 
 
 def test_broker_waits_while_the_inbox_is_full(device: Device) -> None:
