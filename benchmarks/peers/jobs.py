@@ -32,6 +32,9 @@ MANY_WINDOWS = ((50_000, 10_000),)
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
 PROCESSES = (1, 2)
 """The numbers of processes of the local runtime."""
+_SEVERAL = ", several processes"
+IN_PROCESSES = f"{LOCAL}{_SEVERAL}"
+LOCAL_TABLES = f"{LOCAL}, on tables"
 
 
 def _local(what: str = "", program: str = "on_dsv2", kinds: tuple[str, ...] = ("tuple",)) -> tuple[Contestant, ...]:
@@ -39,7 +42,7 @@ def _local(what: str = "", program: str = "on_dsv2", kinds: tuple[str, ...] = ("
     return tuple(
         Contestant(
             f"{LOCAL}{what}, {number} processes" if number > 1 else f"{LOCAL}{what}",
-            f"{LOCAL}{what}",
+            f"{LOCAL}{what}{_SEVERAL}" if number > 1 else f"{LOCAL}{what}",
             program,
             parallelism=number,
             mode="local",
@@ -96,6 +99,9 @@ HOT_TOPICS = Job(
         Target(PLAIN, 1.3, 1_000),
         Target(PLAIN, 0.85, 1_000, ours=LOCAL),
         Target(STORED, 1.3, 1_000, ours=LOCAL),
+        Target(PLAIN, 1.3, 1_000, ours=IN_PROCESSES),
+        Target(LOCAL, 1.6, 1_000, ours=IN_PROCESSES),
+        Target(JAVA, 1.0, 1_000, ours=LOCAL_TABLES),
         Target(JAVA, 1.0, 1_000),
         Target(JAVA, 1.0, 1_000, ours=TABLES),
         Target(BYTE, 1.7, 1_000),
@@ -133,6 +139,8 @@ RUNNING_COUNT = Job(
         Target(PLAIN, 0.6, 1_000),
         Target(PLAIN, 0.6, 1_000, ours=LOCAL),
         Target(STORED, 1.3, 1_000, ours=LOCAL),
+        Target(LOCAL, 1.6, 1_000, ours=IN_PROCESSES),
+        Target(JAVA, 1.0, 1_000, ours=LOCAL_TABLES),
         Target(BYTE, 1.5, 1_000),
         Target(JAVA, 1.5, 1_000_000, ours=TABLES),
     ),
