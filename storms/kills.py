@@ -43,6 +43,7 @@ from storms.common.kill_points import (
     WORKER_COPIES,
     WORKER_MIGRATIONS,
     WORKER_POINTS,
+    WORKER_SINKS,
 )
 from storms.common.local_attack import LocalAttack
 from storms.common.outputs import Output, differences
@@ -51,7 +52,7 @@ from storms.common.processes import Gate, JobOverError, JobProcess, children_of_
 from storms.common.results import Result, Results
 from storms.common.servers import ServerPair
 from storms.common.text import one_line
-from storms.jobs import upgraded
+from storms.jobs import two_sources, upgraded
 
 __all__ = ("JOBS", "Job", "Life", "live", "main")
 
@@ -88,6 +89,11 @@ class Job:
     def can_change(self) -> bool:
         """Whether its program can change."""
         return self.module == upgraded.__name__
+
+    @property
+    def has_parallel_sinks(self) -> bool:
+        """Whether it writes to Kafka and PostgreSQL."""
+        return self.module != two_sources.__name__
 
 
 _LOCAL = "storms.common.launch_locally"
@@ -231,6 +237,8 @@ def drawn(chance: random.Random, job: Job, lives: Iterable[Life], options: argpa
     if job.runtime == "spark":
         return draw(chance, wanted_phases(lives), options)
     impossible = {*WORKER_COPIES} if job.can_change else {*MIGRATIONS, *WORKER_MIGRATIONS}
+    if not job.has_parallel_sinks:
+        impossible |= {*WORKER_SINKS}
     if options.processes == 1:
         impossible |= {*WORKER_POINTS}
     plan = []

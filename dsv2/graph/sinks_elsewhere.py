@@ -1,4 +1,4 @@
-"""Plans for worker processes, in which sinks are not called."""
+"""Plans for worker processes, which write to no sinks other than parallel ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsv2.graph.plan import Plan
-from dsv2.sinks import DriverLimit, Sink
+from dsv2.sinks import DriverLimit, ParallelSink, Sink
 
 
 class SinkElsewhere(Sink[Any]):
@@ -21,11 +21,11 @@ class SinkElsewhere(Sink[Any]):
         return self._limit
 
 
-def without_sinks(plan: Plan) -> Plan:
-    """Return ``plan`` with ``SinkElsewhere`` for each sink."""
+def with_parallel_sinks(plan: Plan) -> Plan:
+    """Return ``plan`` with ``SinkElsewhere`` for each sink that is no ``ParallelSink``."""
     operators = (
         replace(operator, body=SinkElsewhere(operator.body.driver_limit))
-        if isinstance(operator.body, Sink)
+        if isinstance(operator.body, Sink) and not isinstance(operator.body, ParallelSink)
         else operator
         for operator in plan.operators
     )

@@ -28,7 +28,7 @@ from dsv2.jobs.configuration import Section
 from dsv2.jobs.handle import Trigger, input_is_bounded
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
+from dsv2.local.checkpoint import LocalCheckpoint, SinkOutput, StoredBatch
 from dsv2.local.control import JobControl
 from dsv2.local.restoration import LocalStart, on_disk
 from dsv2.local.run import LocalRun
@@ -147,15 +147,16 @@ class Recorder:
     def record(self, batch_id: int, now_ms: int) -> None:
         """Called after each micro-batch."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
+        outputs = self._run.tasks.take_outputs()
         report = self._run.report
         self._limits.check(report.subtasks, report.readers)
         self._note_skipped(batch_id)
         measured = self._run.phases.measured
         if self._checkpoint is not None:
             with measured(COMMIT):
-                self._checkpoint.write(self._stored(frames, batch_id, now_ms))
+                self._checkpoint.write(self._stored(frames, outputs, batch_id, now_ms))
         with measured(SINKS):
-            self._sinks.write(frames, batch_id)
+            self._sinks.write(frames, outputs, batch_id)
             self._letters.write(batch_id, report.letters)
         with measured(COMMIT):
             if self._checkpoint is not None:
@@ -171,7 +172,9 @@ class Recorder:
         new = {uid: places - before.get(uid, frozenset()) for uid, places in skipped.items()}
         self._unblocking.note_skipped(batch_id, new)
 
-    def _stored(self, frames: Sequence[Frame], batch_id: int, now_ms: int) -> StoredBatch:
+    def _stored(
+        self, frames: Sequence[Frame], outputs: Sequence[SinkOutput], batch_id: int, now_ms: int
+    ) -> StoredBatch:
         run, begun = self._run, self._begun
         self._keys = add_samples(self._keys, run.report.keys)
         return extended(
@@ -183,7 +186,7 @@ class Recorder:
             runs=[self._run_id],
             workers=self._checkpoint and self._checkpoint.workers,
             letters=run.report.letters,
-            outputs=encoded_outputs(self._plan, frames, run.codec),
+            outputs=[*encoded_outputs(self._plan, frames, run.codec), *outputs],
         )
 
 
@@ -438,7 +441,7 @@ class Execution:
         if self._log is not None:
             self._log.add_job(plan, start.clock.now_ms(), view_of(start.processes))
         run_id = str(uuid4())
-        sinks = self._new_sinks(run_id)
+        sinks = self._new_sinks(run, run_id)
         recorder = Recorder(start, run, sinks, run_id)
         self._batches = MicroBatchRunner(start, run, recorder, self._time, self._reports, self._log)
         try:
@@ -513,12 +516,13 @@ class Execution:
         settings = WorkerSettings(start.processes, start.checks, start.durable, budget // start.processes, logs, lock)
         return WorkerTasks(plan, self._time, clock, codec, settings, to_sink, is_cancelled)
 
-    def _new_sinks(self, run_id: str) -> LocalSinks:
+    def _new_sinks(self, of_run: LocalRun, run_id: str) -> LocalSinks:
         begun, clock, job_id = self._begun, self._start.clock, self._begun.record.job_id
+        in_workers = of_run.tasks.write if isinstance(of_run.tasks, WorkerTasks) else None
         if self._checkpoint is None:
-            return LocalSinks(self._plan, job_id, SinkRunInfo(job_id, begun.batch_id), clock)
+            return LocalSinks(self._plan, job_id, SinkRunInfo(job_id, begun.batch_id), clock, in_workers=in_workers)
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id
         runs = () if begun.pending is None else tuple(begun.pending.runs)
         owner = OutputOwner(job_id, begun.checkpoint_id)
         run = SinkRunInfo(run_id, first, runs)
-        return LocalSinks(self._plan, job_id, run, clock, owner, durable=self._start.durable)
+        return LocalSinks(self._plan, job_id, run, clock, owner, durable=self._start.durable, in_workers=in_workers)

@@ -90,8 +90,9 @@ class LocalRuntime:
             the output, or damaged.
         restarts: The restarts after failures. None: a job that fails ends. They require a ``checkpoint_location``.
         processes: The number of worker processes among which subtasks are spread by their index, so the parallelism of
-            operators should be a multiple of it. 1: the subtasks run in this process. If a worker dies, a job with a
-            ``checkpoint_location`` is restarted up to three times in ten minutes, also without ``restarts``.
+            operators should be a multiple of it. They write to each ``ParallelSink`` as well. 1: all of it is in this
+            process. If a worker dies, a job with a ``checkpoint_location`` is restarted up to three times in ten
+            minutes, also without ``restarts``.
         memory_budget: The memory in MB for keyed state that stays decoded between micro-batches, in a job with a
             checkpoint and without checks. The state that was not used for the longest time leaves it, and is read from
             the disk when it is used again. Worker processes share it equally.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from dsv2.base.clock import Clock
 from dsv2.base.folders import Folder
@@ -143,6 +145,10 @@ def _content(folder: Folder, path: str) -> bytes:
     return data
 
 
+WriteInWorkers: TypeAlias = Callable[[Operator, SinkInfo, Sequence[SinkOutput], int], None]
+"""Writes the records of a micro-batch to a ``ParallelSink``, in the worker processes that have its subtasks."""
+
+
 class LocalSinks:
     """Writes to the sinks of one run of the job ``job_id``."""
 
@@ -155,6 +161,7 @@ class LocalSinks:
         owner: OutputOwner | None = None,
         *,
         durable: bool = False,
+        in_workers: WriteInWorkers | None = None,
     ) -> None:
         """Create the writers.
 
@@ -165,7 +172,9 @@ class LocalSinks:
             clock: The wall clock.
             owner: The job and its checkpoint, for files. None: there is no checkpoint.
             durable: Whether files are forced to the disk.
+            in_workers: Writes to parallel sinks. None: this process does.
         """
+        self._in_workers = in_workers
         self._files = {
             operator.id: LocalFileSink(operator, clock, run.run_id, owner, durable=durable)
             for operator in plan.operators
@@ -192,24 +201,32 @@ class LocalSinks:
             elif sink.is_due():
                 sink.roll()
 
-    def write(self, frames: Iterable[Frame], batch_id: int) -> None:
-        """Write one micro-batch to all sinks. Raises ``JobError``."""
+    def write(self, frames: Iterable[Frame], outputs: Sequence[SinkOutput], batch_id: int) -> None:
+        """Write one micro-batch to all sinks. Raises ``JobError``.
+
+        ``outputs``: The records for sinks that worker processes write to.
+        """
         by_sink: dict[int, list[tuple[int, RecordBatch[Any]]]] = {operator.id: [] for operator in self._sinks}
         for frame in frames:
             by_sink[frame.operator].append((frame.subtask, frame.batch))
         for operator in self._sinks:
-            self._write(operator, by_sink[operator.id], operator.parallelism, batch_id)
+            own = [output for output in outputs if output.uid == operator.uid]
+            self._write(operator, by_sink[operator.id], own, operator.parallelism, batch_id)
 
     def write_again(self, outputs: Sequence[SinkOutput], codec: Codec, batch_id: int) -> None:
         """Write a micro-batch of an earlier run, which the sinks may have in part. Raises ``JobError``."""
         for operator in self._sinks:
             found = [output for output in outputs if output.uid == operator.uid]
             parallelism = found[0].parallelism if found else operator.parallelism
-            records = [(output.subtask, _decoded(output.uid, output.records, codec)) for output in found]
-            self._write(operator, records, parallelism, batch_id)
+            self._write(operator, batches_of(found, codec), found, parallelism, batch_id)
 
     def _write(
-        self, operator: Operator, records: Sequence[tuple[int, RecordBatch[Any]]], parallelism: int, batch_id: int
+        self,
+        operator: Operator,
+        records: Iterable[tuple[int, RecordBatch[Any]]],
+        outputs: Sequence[SinkOutput],
+        parallelism: int,
+        batch_id: int,
     ) -> None:
         if (files := self._files.get(operator.id)) is not None:
             files.write([batch for _, batch in records], batch_id)
@@ -221,10 +238,20 @@ class LocalSinks:
             self._begun.add((operator.id, parallelism))
         if not isinstance(operator.body, ParallelSink):
             write_on_driver(operator, info, [batch for _, batch in records], batch_id)
-            return
-        for subtask in sorted({number for number, _ in records}):
-            batches = (batch for number, batch in records if number == subtask)
-            write_in_task(operator.body, SinkBatch(info, subtask, batch_id, batches), name_of(operator))
+        elif self._in_workers is not None:
+            self._in_workers(operator, info, outputs, batch_id)
+        else:
+            write_in_subtasks(operator, info, sorted(records, key=itemgetter(0)), batch_id)
+
+
+def write_in_subtasks(
+    operator: Operator, info: SinkInfo, records: Iterable[tuple[int, RecordBatch[Any]]], batch_id: int
+) -> None:
+    """Write to a ``ParallelSink`` in this process. ``records``: By subtask, in their order. Raises ``JobError``."""
+    assert isinstance(operator.body, ParallelSink)
+    for subtask, found in groupby(records, key=itemgetter(0)):
+        batches = (batch for _, batch in found)
+        write_in_task(operator.body, SinkBatch(info, subtask, batch_id, batches), name_of(operator))
 
 
 class ReceivedFrame(Frame):
@@ -250,6 +277,12 @@ def encoded_outputs(plan: Plan, frames: Iterable[Frame], codec: Codec) -> list[S
 def sealed_output(batch: RecordBatch[Any], codec: Codec) -> bytes:
     """Encode a batch for a sink."""
     return codec.seal_columns(BlobKind.FRAME, [batch.records, batch.timestamps or ()])
+
+
+def batches_of(outputs: Iterable[SinkOutput], codec: Codec) -> Iterator[tuple[int, RecordBatch[Any]]]:
+    """Decode outputs one after the other. Yields their subtasks and batches."""
+    for output in outputs:
+        yield output.subtask, _decoded(output.uid, output.records, codec)
 
 
 def _decoded(uid: str, content: bytes, codec: Codec) -> RecordBatch[Any]:

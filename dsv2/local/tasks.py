@@ -9,6 +9,7 @@ from typing import Any
 
 from dsv2.base.clock import Clock, elapsed_ns
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.readers import IndexedReader, SplitReader
 from dsv2.local.state_pages import StatePages
@@ -82,6 +83,10 @@ class LocalTasks(TaskGroup):
             self._process()
         if self._mutation is not None:
             self._mutation.verify()
+
+    def take_outputs(self) -> list[SinkOutput]:
+        """Return the records that worker processes write to sinks. There are none."""
+        return []
 
     def end(self) -> None:
         """Called after the last micro-batch."""

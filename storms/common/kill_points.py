@@ -39,6 +39,7 @@ __all__ = (
     "WORKER_COPIES",
     "WORKER_MIGRATIONS",
     "WORKER_POINTS",
+    "WORKER_SINKS",
     "WRITTEN_AGAIN",
     "Kill",
     "Whose",
@@ -90,6 +91,7 @@ WORKER_POINTS = {
     "worker's write cut off": "",
     "worker's segment begun": POINTS["segment begun"],
     "worker's pages moved": POINTS["pages moved"],
+    "worker's sinks": "local/workers/worker.py:Worker.write",
     "worker's mark": "local/page_log.py:PageLog.mark",
 }
 """The same for worker processes."""
@@ -104,6 +106,8 @@ WORKER_MIGRATIONS = ("worker's rows added", "worker's chain restored")
 """The phases of workers that need a changed program."""
 WORKER_COPIES = ("worker's pages copied",)
 """The phases of workers that need another number of them."""
+WORKER_SINKS = ("worker's sinks",)
+"""The phases of workers that need a parallel sink."""
 
 _EVERY = POINTS | MOVES | WORKER_POINTS | FROM_OUTSIDE
 _BATCH = POINTS["micro-batch"]

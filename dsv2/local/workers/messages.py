@@ -38,7 +38,7 @@ class SentJob:
     """The job of worker processes.
 
     Attributes:
-        plan: The plan, without its sinks.
+        plan: The plan, with its parallel sinks only.
         registry: The data classes of the job.
         settings: The settings.
         by_system_clock: Whether the job uses the system clock. Otherwise each request has the time.

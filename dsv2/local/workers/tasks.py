@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import select
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dsv2.base.clock import Clock, SystemClock
@@ -12,7 +12,8 @@ from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import ConfigurationError, Dsv2Error, SerializationError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.graph.sinks_elsewhere import without_sinks
+from dsv2.graph.sinks_elsewhere import with_parallel_sinks
+from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.page_log import StoredLogs
 from dsv2.local.sinks import ReceivedFrame
 from dsv2.local.task_group import Place
@@ -35,9 +36,10 @@ from dsv2.plan_view.runtime_view import Fact, RuntimeView
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry, check_picklable
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.sinks import ParallelSink, SinkInfo
 
 _POLL_MS = 50  # until a stop is noticed
 _ROWS = 1000  # in a request
@@ -61,7 +63,7 @@ class WorkerTasks:
         clock: The job's clock.
         codec: The codec of the job.
         settings: The settings.
-        to_sink: Called with each frame for a sink.
+        to_sink: Called with each frame for a sink that this process writes.
         is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
 
     Raises:
@@ -88,6 +90,7 @@ class WorkerTasks:
         self._levels = max(plan.depths.values(), default=0)
         self._readers: dict[Place, RemoteReader] = {}
         self._in_flight: dict[int, list[SentFrame]] = {}  # by the worker that receives them
+        self._outputs: list[SinkOutput] = []
         self._report: TaskReport | None = None  # the last one, if nothing has been called since
         self._has_ended = False
         job = self._packed()
@@ -123,6 +126,20 @@ class WorkerTasks:
             orders = {}  # of level 0
             reports = self._call_each("run", calls)
         self._report = TaskReport.joined(reports)
+
+    def take_outputs(self) -> list[SinkOutput]:
+        """Return and remove the records for parallel sinks. They are written by ``write``, after the commit."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def write(self, operator: Operator, info: SinkInfo, outputs: Sequence[SinkOutput], batch_id: int) -> None:
+        """Write records to a parallel sink in the workers of its subtasks (``WriteInWorkers``). Raises ``JobError``."""
+        by_worker: dict[int, list[SinkOutput]] = {}
+        for output in outputs:
+            by_worker.setdefault(worker_of(output.subtask, self._settings.count), []).append(output)
+        report = self._report
+        self._call_each("write", {number: (operator.id, info, own, batch_id) for number, own in by_worker.items()})
+        self._report = report  # no subtask has changed
 
     def store(self) -> None:
         """Not needed: the workers have stored their state with the micro-batch."""
@@ -184,7 +201,12 @@ class WorkerTasks:
         return range(self._settings.count)
 
     def _places(self, number: int) -> str:
-        operators = [*self._plan.chains, *(one.id for one in self._plan.operators if one.kind is OperatorKind.SOURCE)]
+        others = (
+            one.id
+            for one in self._plan.operators
+            if one.kind is OperatorKind.SOURCE or isinstance(one.body, ParallelSink)
+        )
+        operators = [*self._plan.chains, *others]
         count = self._settings.count
         found = [
             f"{operator}, subtask {index}"
@@ -199,8 +221,11 @@ class WorkerTasks:
         loggers = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger) and one.level]
         level = min(one.level for one in (root, *loggers))
         by_system_clock = isinstance(self._clock, SystemClock)
+        for operator in self._plan.operators:
+            if isinstance(operator.body, ParallelSink):
+                check_picklable(operator.body, f"the sink {operator}, defined at {operator.location},")
         try:
-            plan = without_sinks(self._plan)
+            plan = with_parallel_sinks(self._plan)
             return to_bytes(SentJob(plan, TypeRegistry.of(self._plan), self._settings, by_system_clock, level))
         except Dsv2Error:
             raise
@@ -240,8 +265,12 @@ class WorkerTasks:
             to_sinks += emitted.to_sinks
             for number, frames in emitted.frames.items():
                 self._in_flight.setdefault(number, []).extend(frames)
-        for operator, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
-            self._to_sink(ReceivedFrame(self._plan.operators[operator], subtask, channel, content, self._codec))
+        for number, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
+            operator = self._plan.operators[number]
+            if isinstance(operator.body, ParallelSink):
+                self._outputs.append(SinkOutput(operator.uid, operator.parallelism, subtask, content))
+            else:
+                self._to_sink(ReceivedFrame(operator, subtask, channel, content, self._codec))
 
 
 class RemoteChainRestore:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from types import FrameType
 from typing import NoReturn
 
@@ -22,7 +23,9 @@ from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import Dsv2Error, JobError
+from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.page_log import BATCH, open_log
+from dsv2.local.sinks import batches_of, write_in_subtasks
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
@@ -36,6 +39,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.sinks import SinkInfo
 from dsv2.views.logs import JobFilter
 
 
@@ -95,6 +99,11 @@ class Worker(LevelTasks):
             self._log.commit({BATCH: str(order.ends).encode()}, ())
             self._is_prepared = True
         return self.take_report()
+
+    def write(self, sink: int, info: SinkInfo, outputs: Sequence[SinkOutput], batch_id: int) -> None:
+        """Write records to the parallel sink ``sink``. Called after the process of the job has committed them."""
+        in_order = sorted(outputs, key=attrgetter("subtask"))
+        write_in_subtasks(self._plan.operators[sink], info, batches_of(in_order, self._job.codec), batch_id)
 
 
 class _SentClock:

@@ -336,6 +336,11 @@ class _RecordingPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpick
         return reduced
 
 
+def check_picklable(part: Any, what: str) -> None:
+    """Raise ``SerializationError`` if ``part`` cannot be sent to a worker. ``what`` names it in the error."""
+    _Recorder().record(part, what)
+
+
 def _is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
