@@ -60,5 +60,6 @@ def _shortened(error: Dsv2Error) -> Dsv2Error:
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """``error`` and its causes, the root cause first."""
     if error is not None:
-        yield from _chain(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        yield from _chain(None if cause is error else cause)  # an error that was converted to itself is its cause
         yield error

@@ -49,8 +49,8 @@ def _warn_of(job: JobHandle, name: str, location: str) -> None:
     match job.status:
         case JobStatus.RUNNING:
             what = (
-                "was still running when the program ended, and was terminated. Wait for it with job.result(), or end "
-                "it with job.stop()."
+                "was still running when the program ended. It was terminated; on a server of Spark Connect it "
+                "continues. Wait for it with job.result(), or end it with job.stop()."
             )
         case JobStatus.FAILED:
             what = f"failed, and the program never checked its result. {job.exception()}"

@@ -246,8 +246,10 @@ class Lease:
     def _in_use(self, claim: _Claim) -> ConfigurationError:
         driver = self._description(claim)
         processes = driver.get("processes") or [["?"]]
+        stop = driver.get("stop")
+        request = "" if stop is None else f" If its client has ended, create the file {stop} to stop it."
         return ConfigurationError(
             f"Another driver runs a job with the checkpoint {self._checkpoint.path}: process {processes[0][0]} on "
             f"{driver.get('host', 'an unknown host')} (run {claim.run_id}). Only one job at a time can use a "
-            f"checkpoint. Stop that job first, or give this one its own checkpoint_location."
+            f"checkpoint. Stop that job first, or give this one its own checkpoint_location.{request}"
         )

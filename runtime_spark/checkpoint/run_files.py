@@ -4,7 +4,7 @@
 
     connect/<id>/readers          the reports of source readers, for the planners of sources
     connect/<id>/batches/7        what micro-batch 7 has for the client: whether input has ended, and records for sinks
-    connect/<id>/stop             the client asks to write no further micro-batch
+    connect/<id>/stop             asks to write no further micro-batch
 
 Micro-batches are numbered as for sinks. A file of a micro-batch is written before Spark commits it, and deleted when
 the client's sinks have received its records. If the client ends earlier, that of the next run delivers the rest.
@@ -83,12 +83,17 @@ class RunFiles:
         """Return the micro-batches that have a file."""
         return self._root.numbers(f"{self._name}/{_BATCHES}")
 
+    @property
+    def stop_file(self) -> str:
+        """The path of the file that asks to write no further micro-batch."""
+        return self._root.place(f"{self._name}/{_STOP}")
+
     def request_stop(self) -> None:
         """Ask the server's process to write no further micro-batch."""
         self._root.write(f"{self._name}/{_STOP}", b"")
 
     def is_stopping(self) -> bool:
-        """Return whether the client has asked to write no further micro-batch."""
+        """Return whether the client, or somebody in its place, has asked to write no further micro-batch."""
         return _STOP in self._root.sizes(self._name)
 
     def are_removed(self) -> bool:

@@ -160,5 +160,5 @@ def _with_cause(message: str, stack: str) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of ``error`` without the JVM stack."""
-    return _NOISE.sub("", str(error)).strip()
+    """Return the message of ``error`` without the JVM stack, which Spark Connect adds under a title."""
+    return _NOISE.sub("", str(error).partition("\n\nJVM stacktrace:\n")[0]).strip()

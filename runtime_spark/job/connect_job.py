@@ -17,6 +17,7 @@ from dsv2.jobs.progress_log import read_progress
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.run_files import ClientBatch, RunFiles
 from runtime_spark.checkpoint.spark_logs import listed_beginning
@@ -72,7 +73,7 @@ class ConnectJob(ThreadJob, QueryJob):
         self._begun = False
         self._has_ended = False
         self._cancelled = False
-        self._passed_on = JobProgress(-1, {})
+        self._passed_on = JobReports(run.plan, before=run.log.before, in_portions=True).progress()
         self._thread = threading.Thread(target=self._watch, name=f"dsv2-{run.plan.job_name}", daemon=True)
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
@@ -159,6 +160,7 @@ class ConnectJob(ThreadJob, QueryJob):
         error = self.query.exception()
         if error is not None and ENDED_BETWEEN_BATCHES not in str(error) and not self._cancelled:
             self._fail(error)
+        self._stopped = self._stopped or (self._files.is_stopping() and not self._has_ended)
         if self._failure is None and not self._stopped:
             held = self._held()
             self._failure = unprocessed(self._plan, held)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +46,7 @@ ENDED_BETWEEN_BATCHES = "dsv2 has ended this query between two micro-batches, as
 """The text of the error with which the server's process refuses a micro-batch. It is not a failure of the job."""
 
 _SESSION, _DATAFRAME = "session", "dataframe"
+_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class ServerRun:
                 return value.driver_limit, "sink"
             return _DATAFRAME if isinstance(value, DataFrame) else None
 
-        pickled = to_bytes_without(self, stand_in)
+        pickled, session_id = to_bytes_without(self, stand_in), str(spark.session_id)  # type: ignore[attr-defined]
         own_path, installed = import_path()
         started: list[Callable[[DataFrame, int], None]] = []
 
@@ -99,14 +102,19 @@ class ServerRun:
                     sys.path.extend(installed)
                 from runtime_spark.job.server_run import start
 
-                started.append(start(pickled, frames.sparkSession))
+                started.append(start(pickled, frames.sparkSession, session_id))
             started[0](frames, batch_id)
 
         return write
 
 
-def start(pickled: bytes, spark: SparkSession) -> Callable[[DataFrame, int], None]:
-    """Begin the run in the server's process, with its first micro-batch. ``spark``: The session of this process.
+def start(pickled: bytes, spark: SparkSession, session_id: str) -> Callable[[DataFrame, int], None]:
+    """Begin the run in the server's process, with its first micro-batch.
+
+    Args:
+        pickled: The run.
+        spark: The session of this process.
+        session_id: The session of the client, which has the query.
 
     Raises:
         MarkedError: The lease is lost, or a sink cannot begin; for ``job_failure``.
@@ -119,17 +127,22 @@ def start(pickled: bytes, spark: SparkSession) -> Callable[[DataFrame, int], Non
 
     run = from_bytes_with(pickled, found)
     with marked_failures():
-        return _Process(run).write
+        process = _Process(run, session_id)
+        threading.Thread(target=process.await_stop, name="dsv2-stop", daemon=True).start()
+        return process.write
 
 
 class _Process:
     """The run in the server's process."""
 
-    def __init__(self, run: ServerRun) -> None:
+    def __init__(self, run: ServerRun, session_id: str) -> None:
         self._run = run
+        self._session_id = session_id
         self._plan = run.plan
+        self._writing = threading.Lock()
         checkpoint = run.checkpoint
-        lease = Lease.taken_over(checkpoint.root, run.claim, describe_driver([os.getpid()]))
+        driver = describe_driver([os.getpid()]) | {"stop": run.files.stop_file}
+        lease = Lease.taken_over(checkpoint.root, run.claim, driver)
         self._writer = MicroBatchWriter(run.sinks, run.archive, run.splits, checkpoint, lease)
         self._first_batch: int | None = None
         self._ended = False
@@ -146,7 +159,7 @@ class _Process:
     def write(self, frames: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, by Spark's number."""
         began = self._run.clock.now_ms()
-        with marked_failures():
+        with self._writing, marked_failures():
             if self._ended or self._run.files.is_stopping():
                 self._leave()
                 raise RuntimeError(ENDED_BETWEEN_BATCHES)
@@ -158,6 +171,25 @@ class _Process:
                 failure = self._writer.with_remedies(self._writer.failure_of(error, self._plan), self._plan, batch_id)
                 self._leave()
                 raise failure from None  # the cause has a mark of its own
+
+    def await_stop(self) -> None:
+        """Stop the query between two micro-batches when this is asked for in the checkpoint, without a client, too."""
+        while not self._is_over():
+            if self._run.files.is_stopping():
+                with self._writing:
+                    self._ended = True
+                    self._writer.note_unwritten()
+                with suppress(Exception):  # the session has been stopped, with the query
+                    self._stop_query()
+                self._writer.release()
+            time.sleep(_POLL_SECONDS)
+
+    def _stop_query(self) -> None:
+        address = f"{os.environ['SPARK_CONNECT_LOCAL_URL']};session_id={self._session_id}"
+        session = SparkSession.builder.remote(address).create()
+        for query in session.streams.active:
+            if query.name == self._plan.job_name:
+                query.stop()
 
     def _note(self, batch_id: int, reports: list[SubtaskReport], began: int) -> None:
         """Store what the client shows and delivers when Spark has committed the micro-batch."""

@@ -82,12 +82,14 @@ def shared_folder(spark: SparkSession, path: str) -> LocalFolder:
     Raises:
         ConfigurationError: ``path`` is on another file system, or the server does not see the files of this program.
     """
-    remedy = f"On Spark Connect, use to_dataframe(...).write instead, or {_CLASSIC}."
+    remedy = (
+        f"On Spark Connect, choose a folder that this program and the server have mounted at the same path, or use "
+        f"{_CLASSIC}. The output of a BATCH job can go to any file system by to_dataframe(...).write."
+    )
     folder = local_folder(path, remedy)
     if not _sees(spark, path, folder.path):
         raise ConfigurationError(
-            f"The server of Spark Connect does not see the files of this program in {path}. Choose a folder that both "
-            f"have mounted at the same path. {remedy}"
+            f"The server of Spark Connect does not see the files of this program in {path}. {remedy}"
         )
     return folder
 

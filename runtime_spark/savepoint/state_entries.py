@@ -16,6 +16,7 @@ from dsv2.errors import ConfigurationError
 from runtime_spark.checkpoint.generation import Generation
 from runtime_spark.frames.layout import GROUP
 from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK
+from runtime_spark.platform.connect import is_connect
 from runtime_spark.platform.folders import driver_folder
 
 _ESCAPED = re.compile(r"[^\w\-!.~'()*,;:$&+=/@]")  # what java.net.URI escapes in a path
@@ -66,7 +67,8 @@ def _location(spark: SparkSession, checkpoint: Folder) -> str:
     """
     if not _ESCAPED.search(checkpoint.path):
         return checkpoint.path
-    if not (isinstance(checkpoint, LocalFolder) and (spark.conf.get("spark.master", None) or "").startswith("local")):
+    on_this_machine = (spark.conf.get("spark.master", None) or "").startswith("local") and not is_connect(spark)
+    if not (isinstance(checkpoint, LocalFolder) and on_this_machine):
         raise ConfigurationError(
             f"Spark cannot read the state in {checkpoint.path}, because the path has characters such as spaces or "
             f"brackets. Move the checkpoint to another folder."

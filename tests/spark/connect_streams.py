@@ -6,6 +6,7 @@ Prints what it found as JSON.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -32,9 +33,11 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import DriverSink, FileSink, ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import through_dataframe
+from runtime_spark import SparkRuntime, through_dataframe
 from storms.common.processes import Gate
+from tests import ROOT
 
+SECONDS = 600
 KEYS = 3
 PER_BATCH = 6
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -118,13 +121,16 @@ class Client:
         self.sink = CollectSink[Counted]()
         self.on_driver: DriverSink[Counted] = self.sink
         self.heard = Heard()
+        self.name = "counting"
+        self.parallelism = 2
+        self.runtime: dict[str, Any] = {}
 
     def env(
         self, count: int | None, function: Count | None = None, source: BaseSource[int] | None = None
     ) -> ExecutionEnvironment:
         """Build the job: numbers, counted by key, to all kinds of sinks."""
-        env = ExecutionEnvironment.get_instance(spark=self.spark)
-        env.set_parallelism(2)
+        env = ExecutionEnvironment.get_instance(SparkRuntime(self.spark, **self.runtime))
+        env.set_parallelism(self.parallelism)
         env.add_job_listener(self.heard)
         source = source or DataGeneratorSource(same, count=count, records_per_batch=PER_BATCH)
         keyed = env.from_source(source).with_uid("in").key_by(key_of)
@@ -135,8 +141,9 @@ class Client:
         return env
 
     def start(self, env: ExecutionEnvironment, trigger: Trigger | None = None, **options: Any) -> JobHandle:
+        """Start a job, which reads what is available, with another trigger or without."""
         chosen = trigger or Trigger.available_now()
-        return env.execute_async("counting", checkpoint_location=self.checkpoint, trigger=chosen, **options)
+        return env.execute_async(self.name, checkpoint_location=self.checkpoint, trigger=chosen, **options)
 
     def written(self) -> dict[str, list[list[int]]]:
         """What is in the file sink, in the files of the parallel sink, and in the sink of this process."""
@@ -150,29 +157,41 @@ class Client:
 
     def whole(self) -> dict[str, Any]:
         """Read the files that there are."""
-        self._files(0, 1)
-        result = self.start(self._env_of_files()).result()
+        self.add_files(0, 1)
+        result = self.start(self.env_of_files()).result()
         stored = [progress.batch_id for progress in read_progress(self.checkpoint)]
         counted = result.progress.operators["count"]
         return {**self.written(), "heard": self.heard.calls, "stored": stored, "in": counted.records_in}
 
     def restarted(self) -> dict[str, Any]:
         """Continue what ``whole`` has written, with more input. Only new records are collected."""
-        self._files(2)
-        job = self.start(self._env_of_files())
+        self.add_files(2)
+        job = self.start(self.env_of_files())
         job.await_termination()
         return {**self.written(), "status": job.status.value}
 
-    def _files(self, *parts: int) -> None:
+    def idle(self) -> dict[str, Any]:
+        """Start that job when there is nothing more to read."""
+        job = self.start(self.env_of_files())
+        at_start = {uid: operator.records_in for uid, operator in job.progress.operators.items()}
+        job.await_termination()
+        return {**self.written(), "status": job.status.value, "heard": self.heard.calls, "at_start": at_start}
+
+    def add_files(self, *parts: int) -> None:
+        """Add input."""
         (self.folder / "in").mkdir(exist_ok=True)
         for part in parts:
             numbers = range(part * PER_BATCH, (part + 1) * PER_BATCH)
             (self.folder / "in" / str(part)).write_text("\n".join(map(str, numbers)))
 
-    def _env_of_files(self) -> ExecutionEnvironment:
+    def env_of_files(self) -> ExecutionEnvironment:
+        """Build the job with the input that there is."""
+        return self.env(None, source=self.files())
+
+    def files(self) -> FilesSource[int]:
+        """The source of that job, which has no end."""
         day = timedelta(days=1)
-        source = FilesSource(self.folder / "in", json_lines(int), discovery_interval=day, files_per_batch=1)
-        return self.env(None, source=source)
+        return FilesSource(self.folder / "in", json_lines(int), discovery_interval=day, files_per_batch=1)
 
     def gated(self) -> dict[str, Any]:
         """Run to the end of the input through a gate."""
@@ -290,8 +309,28 @@ def failure_of(run: Callable[[], object]) -> str:
     return "no error"
 
 
-def main(url: str, folder: str, *jobs: str) -> None:
-    """Run jobs, each with a client of its own. ``name:folder`` runs a job in a folder below the first one."""
+def command(url: str, folder: Path, *jobs: str, module: str = "connect_streams") -> list[str]:
+    """The command of a client. ``module``: Its module in this package."""
+    return [sys.executable, "-m", f"tests.spark.{module}", url, str(folder), *jobs]
+
+
+def results(url: str, folder: Path, *jobs: str, module: str = "connect_streams") -> dict[str, Any]:
+    """Run a client to its end, and return what its jobs found, and its log. Parameters: those of ``command``."""
+    ran = subprocess.run(
+        command(url, folder, *jobs, module=module),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert ran.returncode == 0, ran.stderr[-5_000:]
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return {**found, "log": ran.stderr}
+
+
+def main(url: str, folder: str, *jobs: str, client: type[Client] = Client) -> None:
+    """Run jobs of ``client``, each with one of its own. ``name:folder`` runs a job in a folder below the first one."""
     spark = SparkSession.builder.remote(url).getOrCreate()
     found = {}
     for job in jobs:
@@ -299,7 +338,7 @@ def main(url: str, folder: str, *jobs: str) -> None:
         began = time.monotonic()
         place = Path(folder, own or name)
         place.mkdir(exist_ok=True)
-        found[name] = getattr(Client(spark, place), name)()
+        found[name] = getattr(client(spark, place), name)()
         print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
     print(json.dumps(found))
     spark.stop()

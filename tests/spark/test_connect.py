@@ -36,7 +36,7 @@ RESULTS = {
 }
 ERRORS = {
     "through": "ConfigurationError: 'a job' uses through_dataframe, which requires internals",
-    "elsewhere": "hdfs://127.0.0.1:1/out is not on the local disk. On Spark Connect, use to_dataframe",
+    "elsewhere": "hdfs://127.0.0.1:1/out is not on the local disk. On Spark Connect, choose a folder that",
     "used_output": "ConfigurationError",
     "failure": "UserFunctionError: .*13 cannot be doubled",
 }

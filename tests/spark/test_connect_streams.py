@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,31 +15,15 @@ import pytest
 from components.spark_connect import ConnectServer
 from storms.common.processes import Gate
 from tests import ROOT
-from tests.spark.connect_streams import PER_BATCH, counts
+from tests.spark.connect_streams import PER_BATCH, SECONDS, command, counts, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-OFTEN = ("whole:files", "restarted:files", "failure", "through", "streaming_dataframe", "elsewhere")
+OFTEN = ("whole:files", "restarted:files", "idle:files", "failure", "through", "streaming_dataframe", "elsewhere")
 NIGHTLY = (
     *("stopped:stop", "continued:stop", "failure:again", "repeated_failure:again", "skipped:again"),
     *("letters", "failing_sink:sink", "repaired:sink"),
 )
-_SECONDS = 600
-
-
-def command(url: str, folder: Path, *jobs: str) -> list[str]:
-    """The command of a client."""
-    return [sys.executable, "-m", "tests.spark.connect_streams", url, str(folder), *jobs]
-
-
-def results(url: str, folder: Path, *jobs: str) -> dict[str, Any]:
-    """Run a client to its end, and return what its jobs found."""
-    ran = subprocess.run(
-        command(url, folder, *jobs), cwd=ROOT, capture_output=True, text=True, check=False, timeout=_SECONDS
-    )
-    assert ran.returncode == 0, ran.stderr[-5_000:]
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return {**found, "log": ran.stderr}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +52,13 @@ def test_restart_continues_state_and_output(found: dict[str, Any]) -> None:
     assert after["files"] == after["lines"] == counts(3 * PER_BATCH)
     assert sorted([*before["collected"], *after["collected"]]) == counts(3 * PER_BATCH)
     assert after["status"] == "FINISHED"
+
+
+def test_start_without_new_input(found: dict[str, Any]) -> None:
+    idle, every = found["idle"], counts(3 * PER_BATCH)
+    assert idle["files"] == idle["lines"] == every
+    assert (idle["collected"], idle["heard"]) == ([], ["started", "FINISHED"])
+    assert idle["at_start"].keys() >= {"in", "count", "collected", "files", "lines"}
 
 
 def test_error_names_operator_and_record(found: dict[str, Any]) -> None:
@@ -133,7 +122,7 @@ def test_sink_in_the_client_fails_the_job_and_loses_nothing(found_nightly: dict[
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait for a phase of a job."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -11,7 +11,8 @@ import pytest
 
 import dsv2
 from dsv2 import Dsv2Error, ExecutionEnvironment
-from dsv2.errors import UserFunctionError
+from dsv2.checks.tracebacks import short_traceback
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.testing import OneInputHarness
@@ -117,3 +118,15 @@ def test_failed_job_raises_the_same_error_each_time() -> None:
             wait()
         texts.append("".join(traceback.format_exception(failed.value)).count("in fail_on_purpose\n"))
     assert texts == [1, 1, 1]
+
+
+def test_error_that_is_its_own_cause() -> None:
+    @short_traceback
+    def call() -> None:
+        try:
+            raise ConfigurationError("the cause")
+        except ConfigurationError as error:
+            raise error from error
+
+    with pytest.raises(ConfigurationError, match="the cause"):
+        call()

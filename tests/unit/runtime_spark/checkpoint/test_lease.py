@@ -358,11 +358,11 @@ def test_process_that_takes_over_is_waited_for(folder: Folder) -> None:
     client = Lease(folder, "a", describe_driver([first.pid]))
     client.acquire()
     first.wait()
-    server = Lease.taken_over(folder, client.claim, describe_driver([os.getpid()]))
+    server = Lease.taken_over(folder, client.claim, describe_driver([os.getpid()]) | {"stop": "/c/stop"})
     client.let_go()
     waiting = Time()
     waiting.meanwhile = server._beat
-    with pytest.raises(ConfigurationError, match=f"process {os.getpid()} on "):
+    with pytest.raises(ConfigurationError, match=f"process {os.getpid()} on .*create the file /c/stop to stop it"):
         lease(folder, "b", waiting).acquire()
     server.check()
     server.release()

@@ -37,8 +37,16 @@ def test_request_to_stop_and_the_end(root: LocalFolder) -> None:
     assert not files.are_removed()
     files.request_stop()
     assert files.is_stopping()
+    assert Path(files.stop_file).exists()
     files.remove()
     assert files.are_removed()
+
+
+def test_stop_is_asked_for_without_the_client(root: LocalFolder) -> None:
+    files = RunFiles(root)
+    files.make_readers()
+    Path(files.stop_file).touch()
+    assert files.is_stopping()
 
 
 def test_earlier_runs_are_found(root: LocalFolder) -> None:

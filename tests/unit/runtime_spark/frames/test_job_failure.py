@@ -31,6 +31,11 @@ def test_jvm_error_is_shown_without_its_stack() -> None:
     assert str(failure) == f"Job 'job' failed in Spark: {ITS_WORDS}"
 
 
+def test_error_of_spark_connect_is_shown_without_its_stack() -> None:
+    failure = job_failure(Exception("it is active\n\nJVM stacktrace:\njava.lang.Illegal\n\tat a.B.c(B.scala:1)"), "job")
+    assert str(failure) == "Job 'job' failed in Spark: it is active"
+
+
 def test_own_error_in_the_text_is_restored() -> None:
     with pytest.raises(Exception, match="dsv2-failure") as left_worker, marked_failures():
         raise SchemaError("it does not fit")

@@ -93,7 +93,7 @@ def test_folder_that_the_server_sees(tmp_path: Path) -> None:
 
 def test_folder_that_the_server_does_not_see(tmp_path: Path) -> None:
     session: Any = Session(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"does not see the files of this program in .* Choose a folder that"):
+    with pytest.raises(ConfigurationError, match=r"does not see the files of this program in .* choose a folder that"):
         shared_folder(session, f"{tmp_path}/new")
 
 
@@ -111,5 +111,5 @@ def test_folder_with_the_same_name_on_the_server(tmp_path: Path) -> None:
 
 def test_other_file_system_is_refused() -> None:
     session: Any = Session()
-    with pytest.raises(ConfigurationError, match=r"s3a://bucket/x is not on the local disk. On Spark Connect, use"):
+    with pytest.raises(ConfigurationError, match=r"s3a://bucket/x is not on the local disk. On Spark Connect, choose"):
         shared_folder(session, "s3a://bucket/x")

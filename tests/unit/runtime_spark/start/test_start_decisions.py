@@ -142,3 +142,14 @@ def test_path_that_the_state_reader_does_not_find_is_refused(master: str | None)
     session: Any = SimpleNamespace(conf={"spark.master": master})
     with pytest.raises(ConfigurationError, match="cannot read the state in /data/a b, because the path has characters"):
         _location(session, LocalFolder("/data/a b"))
+
+
+def test_path_is_refused_on_a_local_server_of_spark_connect() -> None:
+    class Session(SimpleNamespace):
+        __module__ = "pyspark.sql.connect.session"
+
+    session: Any = Session(conf={"spark.master": "local[2]"})
+    with pytest.raises(
+        ConfigurationError, match=r"cannot read the state in /data/a b, .* Move the checkpoint to another"
+    ):
+        _location(session, LocalFolder("/data/a b"))
