@@ -31,14 +31,18 @@ class ReadableFolder(ABC):
     def tree(self, name: str) -> dict[str, int]:
         """Return the files below the folder ``name`` at any depth, by their names relative to it, with sizes."""
 
-    def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
-        """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
-        inner = (
-            entry.removeprefix(prefix).removesuffix(suffix)
-            for entry in self.sizes(name)
-            if entry.startswith(prefix) and entry.endswith(suffix)
-        )
-        return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
+    def numbered(self, name: str, suffix: str = "") -> dict[int, int]:
+        """Return the sizes of the entries ``<number><suffix>`` in the folder ``name``, in the order of the numbers."""
+        found = {
+            int(number): size
+            for entry, size in self.sizes(name).items()
+            if entry.endswith(suffix) and (number := entry.removesuffix(suffix)).isascii() and number.isdigit()
+        }
+        return dict(sorted(found.items()))
+
+    def numbers(self, name: str, suffix: str = "") -> list[int]:
+        """Return the numbers of these entries."""
+        return list(self.numbered(name, suffix))
 
     def place(self, name: str) -> str:
         """Return the path of ``name``, for errors."""
@@ -95,11 +99,12 @@ class LocalFolder(Folder):
         self._has_place = False  # the names of the folder and of those above it are on the disk
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        try:
-            with os.scandir(Path(self.path, name)) as entries:
-                return {entry.name: entry.stat().st_size if entry.is_file() else 0 for entry in entries}
-        except FileNotFoundError:
-            return {}
+        found = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(Path(self.path, name)) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # another process may delete it
+                    found[entry.name] = entry.stat().st_size if entry.is_file() else 0
+        return found
 
     def links(self, name: str = "") -> list[str]:
         try:

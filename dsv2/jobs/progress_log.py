@@ -115,10 +115,7 @@ class ProgressLog:
             self._warn("read", error)
 
     def _begin(self, next_batch: int) -> None:
-        for name, size in self._folder.sizes(_FOLDER).items():
-            stem = name.removesuffix(".json")
-            if stem != name and stem.isascii() and stem.isdigit():
-                self._sizes[int(stem)] = size
+        self._sizes = self._folder.numbered(_FOLDER, ".json")
         for number in sorted(self._sizes, reverse=True):
             if number >= next_batch:  # it was not complete, or the checkpoint was restored from a backup
                 self._delete(number)

@@ -73,14 +73,10 @@ def _copy_logs(source: Path, target: Path) -> int:
     raise error or CorruptDataError(f"The checkpoint {source} lacks a segment.")
 
 
-def _segments(log: Path) -> list[Path]:
-    return sorted(log.glob("[0-9]*.log"))
-
-
 def _open_segments(log: Path, stack: ExitStack) -> list[tuple[IO[bytes], int]]:
     """Open the segments of a log, and return them with their sizes."""
     opened: list[IO[bytes]] = []
-    for segment in reversed(_segments(log)):  # the job deletes the first one first
+    for segment in sorted(log.glob("[0-9]*.log"), reverse=True):  # the job deletes the first one first
         with contextlib.suppress(FileNotFoundError):
             opened.append(stack.enter_context(segment.open("rb")))
     return [(file, os.fstat(file.fileno()).st_size) for file in opened]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dsv2.base.folders import force_folder, force_place
+from dsv2.base.folders import LocalFolder
 from dsv2.errors import JobError
 
 _SUFFIX = ".log"
@@ -20,7 +20,7 @@ class SegmentFiles:
     """
 
     def __init__(self, folder: str, *, durable: bool) -> None:
-        self._folder = Path(folder)
+        self._folder = LocalFolder(folder, durable=durable)
         self._durable = durable
         self._files: dict[int, int] = {}  # file descriptors
         self.sizes: dict[int, int] = {}
@@ -28,12 +28,7 @@ class SegmentFiles:
 
     def find(self) -> None:
         """Find the segments."""
-        found = {}
-        for name in os.listdir(self._folder) if self._folder.is_dir() else ():
-            stem = name.removesuffix(_SUFFIX)
-            if stem != name and stem.isascii() and stem.isdigit():
-                found[int(stem)] = self.path(int(stem)).stat().st_size
-        self.sizes = dict(sorted(found.items()))
+        self.sizes = self._folder.numbered("", _SUFFIX)
 
     def new_reader(self) -> SegmentFiles:
         """Return the same segments for another thread. It reads them even after they have been deleted.
@@ -41,14 +36,14 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: Another process has deleted one since ``find``.
         """
-        reader = SegmentFiles(str(self._folder), durable=False)
+        reader = SegmentFiles(self._folder.path, durable=False)
         for segment in [*self.sizes]:
             reader._file(segment)
         return reader
 
     def path(self, segment: int) -> Path:
         """Return the path of a segment."""
-        return self._folder / f"{segment:08}{_SUFFIX}"
+        return Path(self._folder.place(f"{segment:08}{_SUFFIX}"))
 
     @property
     def last(self) -> int:
@@ -58,20 +53,8 @@ class SegmentFiles:
     def begin(self, data: bytes) -> None:
         """Begin a new segment with ``data``. The file gets its name when it has its content, on the disk if durable."""
         number = self.last + 1
-        path = self.path(number)
-        new = path.with_name(f".{path.name}.new")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if number == 0 and self._durable:
-                force_place(self._folder)
-            with open(new, "wb") as file:
-                file.write(data)
-                file.flush()
-                if self._durable:
-                    os.fsync(file.fileno())
-            os.replace(new, path)
-            if self._durable:
-                force_folder(self._folder)
+            self._folder.write(self.path(number).name, data)
         except OSError as error:
             raise self._not_written(error) from error
         self.sizes[number] = len(data)
@@ -135,4 +118,4 @@ class SegmentFiles:
             os.close(file)
 
     def _not_written(self, error: OSError) -> JobError:
-        return JobError(f"The checkpoint in {self._folder} cannot be written: {error.strerror}.")
+        return JobError(f"The checkpoint in {self._folder.path} cannot be written: {error.strerror}.")

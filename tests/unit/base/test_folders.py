@@ -39,10 +39,10 @@ def test_local_folder_does_what_every_folder_does(tmp_path: Path) -> None:
 
 def test_numbers_match_whole_names(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
-    for name in ("10", "9", ".9.crc", "9.tmp", "batch_id=4", "batch_id=11", "batch_id=x", "batch_id=", "²"):
+    for name in ("10", "9", ".9.crc", "9.tmp", "4.log", "11.log", "x.log", ".log", "²"):
         folder.write(name, b"")
     assert folder.numbers("") == [9, 10]
-    assert folder.numbers("", prefix="batch_id=") == [4, 11]
+    assert folder.numbers("", suffix=".log") == [4, 11]
 
 
 def test_file_is_replaced_atomically(tmp_path: Path) -> None:
