@@ -153,7 +153,7 @@ class PageLog:
 
     def stored(self, name: MapName) -> PageReader:
         """Return the pages of a map as of the last transaction, also after ``replace_all``."""
-        return PageReader(self._files, self._stored_maps.get(name) or PageMap(name))
+        return PageReader(self._files, self._stored_maps.get(name) or PageMap(name), {})
 
     def replace_all(self) -> None:
         """Remove all pages with the next transaction. Those that ``stored`` has returned can be read until then."""
@@ -455,15 +455,23 @@ class PageLog:
 
 
 class PageReader:
-    """The stored pages of a map."""
+    """The stored pages of a map.
 
-    def __init__(self, files: SegmentFiles, pages: PageMap) -> None:
+    Args:
+        files: Reads the segments.
+        pages: The pages.
+        kept: The former places of those that later transactions have changed.
+    """
+
+    def __init__(self, files: SegmentFiles, pages: PageMap, kept: Mapping[int, Extent | None]) -> None:
         self._files = files
         self._pages = pages
+        self._kept = kept
 
     def get(self, number: int) -> bytes | None:
         """Return a page; None if there is none."""
-        place = self._pages.place(number)
+        now = self._pages.place(number)  # first: if a transaction has changed it, the former place is kept already
+        place = self._kept.get(number, now)
         return None if place is None else self._files.read(*place)
 
     def numbers(self) -> Iterator[int]:
@@ -492,9 +500,9 @@ class PinnedPages:
         """Return the names of the maps."""
         return list(self._maps)
 
-    def stored(self, name: MapName) -> PinnedReader:
+    def stored(self, name: MapName) -> PageReader:
         """Return the pages of a map."""
-        return PinnedReader(self._files, self._maps.get(name) or PageMap(name), self._kept.get(name, {}))
+        return PageReader(self._files, self._maps.get(name) or PageMap(name), self._kept.get(name, {}))
 
     def keep(self, pages: PageMap) -> None:
         """Keep the places of the pages that a transaction is about to change."""
@@ -506,21 +514,6 @@ class PinnedPages:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-
-class PinnedReader:
-    """The pages of a map in ``PinnedPages``."""
-
-    def __init__(self, files: SegmentFiles, pages: PageMap, kept: Mapping[int, Extent | None]) -> None:
-        self._files = files
-        self._pages = pages
-        self._kept = kept
-
-    def get(self, number: int) -> bytes | None:
-        """Return a page; None if there is none."""
-        now = self._pages.place(number)  # first: if a transaction has changed it, the former place is kept already
-        place = self._kept.get(number, now)
-        return None if place is None else self._files.read(*place)
 
 
 def open_log(place: LogPlace, *, durable: bool, writes: bool) -> PageLog:

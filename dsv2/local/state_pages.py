@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dsv2.local.page_index import MapName
-from dsv2.local.page_log import PageLog, PageReader, PinnedPages, PinnedReader, StoredLogs, open_log
+from dsv2.local.page_log import PageLog, PageReader, PinnedPages, StoredLogs, open_log
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.page_store import in_entries
@@ -97,7 +97,7 @@ class StoredSubtask:
         self.rest = log.stored(MapName(uid, subtask, _REST)).get(0) or b""
         self._log = log
         self._owner = f"State of operator {uid!r}, subtask {subtask}"
-        self._readers: dict[str, PageReader | PinnedReader] = {}
+        self._readers: dict[str, PageReader] = {}
 
     def rows(self, codec: Codec, uid: str | None = None) -> Iterator[tuple[str, StateRow]]:
         """Return the state as rows, each with its operator. ``uid``: The only operator whose rows are returned."""

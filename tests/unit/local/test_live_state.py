@@ -27,7 +27,7 @@ from dsv2.jobs.listener import JobListener
 from dsv2.jobs.live_state import StateQuery
 from dsv2.jobs.progress import JobProgress
 from dsv2.local import LocalRuntime
-from dsv2.local.page_log import PinnedReader
+from dsv2.local.page_log import PageReader
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import CollectionSource
@@ -369,13 +369,13 @@ def test_one_key_costs_one_page(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> 
     state = jobs.client().state("kept", ANY)
     assert state.get(1) == 1
     read: list[int] = []
-    get = PinnedReader.get
+    get = PageReader.get
 
-    def noted(self: PinnedReader, number: int) -> bytes | None:
+    def noted(self: PageReader, number: int) -> bytes | None:
         read.append(number)
         return get(self, number)
 
-    monkeypatch.setattr(PinnedReader, "get", noted)
+    monkeypatch.setattr(PageReader, "get", noted)
     assert state.get(2999) == 2999
     assert len(read) == 2, "the page of the key, and the state that is in no page"
 
