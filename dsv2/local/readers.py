@@ -6,7 +6,6 @@ import contextlib
 import copy
 import random
 from collections.abc import Generator
-from typing import Protocol
 
 from dsv2.base.clock import Clock
 from dsv2.errors import SerializationError
@@ -22,23 +21,6 @@ from dsv2.sources import IndexedSource, Source
 
 _RECORDS_AT_ONCE = 4 * FULL_FRAME_RECORDS
 _LARGEST_READ_BITS = 14
-
-
-class IndexedReads(Protocol):
-    """The reader of one subtask of an indexed source, as its planner uses it."""
-
-    def resume(self, position: int, *, ended: bool) -> None:
-        """Continue a source after its first ``position`` records."""
-
-    def begin_batch(self, stop: int, *, is_last: bool) -> None:
-        """Begin a micro-batch that ends before record ``stop`` of the source. ``is_last``: That is its end."""
-
-
-class SplitReads(Protocol):
-    """The reader of one subtask of a source with splits, as its planner uses it."""
-
-    def follow(self, order: ReaderOrder) -> None:
-        """Begin to execute ``order``."""
 
 
 class IndexedReader:

@@ -12,7 +12,8 @@ from dsv2.base.clock import Clock
 from dsv2.checkpoint.record import SourcePosition
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
-from dsv2.local.readers import IndexedReads, SplitReads
+from dsv2.local.readers import IndexedReader, SplitReader
+from dsv2.local.workers.readers import RemoteReader
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
@@ -53,7 +54,7 @@ class IndexedSourceRun:
         operator: Operator,
         clock: Clock,
         reading: Reading,
-        readers: Sequence[IndexedReads],
+        readers: Sequence[IndexedReader | RemoteReader],
         start: SourcePosition | None = None,
     ) -> None:
         """Create the planner. ``start``: Where the source continues. None: at its beginning."""
@@ -137,7 +138,7 @@ class SplitSourceRun:
         clock: Clock,
         reading: Reading,
         board: AlignmentBoard,
-        readers: Sequence[SplitReads],
+        readers: Sequence[SplitReader | RemoteReader],
         start: SourcePosition | None = None,
     ) -> None:
         """Create the coordinator. ``start``: Where the source continues. None: at its beginning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.local.sinks import sealed_output
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import Place, TaskGroup
-from dsv2.local.workers.messages import Emitted, ReaderOrders, SentFrame, SentJob, worker_of
+from dsv2.local.workers.messages import Emitted, LevelOrder, SentFrame, SentJob, worker_of
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.wire import Wire
 from dsv2.runtime.operator.job_context import JobContext
@@ -48,34 +48,24 @@ class LevelTasks(TaskGroup):
             for index in self._own(source.parallelism, number):
                 self.add_reader(source, index)
 
-    def run_level(self, level: int) -> None:
-        """Run the subtasks of a level. Level 0 has the readers."""
-        if level == 0:
+    def run_level(self, order: LevelOrder) -> None:
+        """Run the subtasks of a level, or the readers for level 0. Records must not be modified by the last one."""
+        for sent in order.frames:
+            self._enqueue(self._wire.decoded(*sent))
+        for place, calls in order.orders:
+            for call in calls:
+                call(self.readers[place])
+        if order.level == 0:
             self._read()
-            return
         for place, subtask in self.subtasks.items():
-            if self._plan.depths[place[0]] == level:
+            if self._plan.depths[place[0]] == order.level:
                 subtask.begin_batch()
                 subtask.flush()
                 for channel, frame in _in_turns(self._queues.pop(place, {})):
                     self.receive(place, channel, frame)
                 subtask.end_batch()
                 subtask.flush()
-
-    def add_frames(self, frames: Iterable[SentFrame]) -> None:
-        """Add frames from other workers."""
-        for frame in frames:
-            self._enqueue(self._wire.decoded(*frame))
-
-    def give_orders(self, orders: Iterable[ReaderOrders]) -> None:
-        """Call methods of the readers."""
-        for place, calls in orders:
-            for method, args, options in calls:
-                getattr(self.readers[place], method)(*args, **options)
-
-    def end_batch(self) -> None:
-        """Check that records were not modified. Called after the last level."""
-        if self._mutation is not None:
+        if order.ends is not None and self._mutation is not None:
             self._mutation.verify()
 
     def take_emitted(self) -> Emitted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from dsv2.graph import Plan
@@ -84,10 +85,10 @@ class SentFrame(NamedTuple):
 
 
 class ReaderOrders(NamedTuple):
-    """Calls of the methods of a reader: their names, positional and keyword arguments."""
+    """Calls of the methods of a reader."""
 
     place: Place
-    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+    calls: list[methodcaller]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import methodcaller
 
 from dsv2.local.task_group import Place
 from dsv2.local.workers.messages import ReaderOrders
@@ -10,11 +10,11 @@ from dsv2.runtime.sources.offsets import ReaderOrder
 
 
 class RemoteReader:
-    """A reader at ``place`` in a worker process (``IndexedReads`` or ``SplitReads``)."""
+    """A reader at ``place`` in a worker process (``IndexedReader`` or ``SplitReader``)."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self._calls: list[methodcaller] = []
 
     def take_orders(self) -> ReaderOrders:
         """Return and remove the calls for the reader."""
@@ -23,12 +23,12 @@ class RemoteReader:
 
     def resume(self, position: int, *, ended: bool) -> None:
         """Continue a source after its first ``position`` records."""
-        self._calls.append(("resume", (position,), {"ended": ended}))
+        self._calls.append(methodcaller("resume", position, ended=ended))
 
     def begin_batch(self, stop: int, *, is_last: bool) -> None:
         """Begin a micro-batch that ends before record ``stop`` of the source. ``is_last``: That is its end."""
-        self._calls.append(("begin_batch", (stop,), {"is_last": is_last}))
+        self._calls.append(methodcaller("begin_batch", stop, is_last=is_last))
 
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
-        self._calls.append(("follow", (order,), {}))
+        self._calls.append(methodcaller("follow", order))

@@ -88,12 +88,9 @@ class Worker(LevelTasks):
         if self._is_prepared and self._log is not None:
             self._log.mark()  # the job has committed it, or it would not continue
             self._is_prepared = False
-        self.add_frames(order.frames)
-        self.give_orders(order.orders)
-        self.run_level(order.level)
+        self.run_level(order)
         if order.ends is None:
             return None
-        self.end_batch()
         if self._log is not None:
             self.store()
             self._log.commit({BATCH: str(order.ends).encode()}, ())
