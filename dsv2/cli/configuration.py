@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -26,42 +26,43 @@ _LogFormat: TypeAlias = Literal["text", "json"]
 _Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
 
 
-class _Layer(msgspec.Struct, forbid_unknown_fields=True):
-    """The settings of one place. None: not set."""
+class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings that a place may have, with their defaults."""
 
-    runtime: _RuntimeName | None = None
-    checks: bool | None = None
-    restarts: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    memory_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    processes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    runtime: _RuntimeName = "spark"
+    checks: bool = False
+    restarts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    memory_budget: Annotated[int, msgspec.Meta(ge=0)] = 256
+    processes: Annotated[int, msgspec.Meta(ge=1)] = 1
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    mode: _Mode | None = None
-    name: str | None = None
-    available_now: bool | None = None
+    mode: _Mode = "streaming"
+    name: str = ""
+    available_now: bool = False
     state_key: str | None = None
     dashboard: int | str | None = None
     dashboard_token: str | None = None
-    allow_actions: bool | None = None
-    log_format: _LogFormat | None = None
-    settings: dict[str, Any] = {}
-    spark: dict[str, str | int | float | bool] = {}
+    allow_actions: bool = False
+    log_format: _LogFormat = "text"
+    settings: Mapping[str, Any] = {}
+    spark: Mapping[str, str | int | float | bool] = {}
 
 
-_SIMPLE = tuple(name for name in _Layer.__struct_fields__ if name not in ("settings", "spark"))
+_SIMPLE = tuple(name for name in _Settings.__struct_fields__ if name not in ("settings", "spark"))
+_Layer: TypeAlias = Mapping[str, Any]  # the settings that one place has
 
 
-class _ConfigurationFile(_Layer, forbid_unknown_fields=True):
+class _ConfigurationFile(_Settings, frozen=True):
     """A TOML file. ``pipelines``: What differs for single ones, by ``module:function``."""
 
-    pipelines: dict[str, _Layer] = {}
+    pipelines: dict[str, _Settings] = {}
 
 
-L = TypeVar("L", bound=_Layer)
+S = TypeVar("S", bound=_Settings)
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+class Configuration(_Settings, frozen=True, kw_only=True):
     """The settings with which a pipeline is built and run.
 
     Attributes:
@@ -90,25 +91,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     target: str
-    runtime: _RuntimeName = "spark"
-    checks: bool = False
-    restarts: int = 0
-    memory_budget: int = 256
-    processes: int = 1
-    checkpoint: str | None = None
-    savepoint: str | None = None
-    parallelism: int | None = None
-    mode: _Mode = "streaming"
-    name: str
-    available_now: bool = False
-    state_key: str | None = None
-    dashboard: int | str | None = None
-    dashboard_token: str | None = None
-    allow_actions: bool = False
-    log_format: _LogFormat = "text"
-    settings: Mapping[str, Any]
-    own_settings: frozenset[str]
     spark: Mapping[str, str]
+    own_settings: frozenset[str]
     pipelines: tuple[str, ...]
 
 
@@ -156,12 +140,7 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="with --runtime local: the memory for keyed state that stays decoded between micro-batches (default: 256)",
     )
-    add(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="with --runtime local: the worker processes (default: 1)",
-    )
+    add("--processes", type=int, metavar="N", help="with --runtime local: the worker processes (default: 1)")
     add("--log-format", choices=("text", "json"), help="json: standard error has one JSON object in each line")
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
     add_state_key(command)
@@ -174,22 +153,22 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
         ConfigurationError: A value is invalid, or the file cannot be read.
     """
     target = arguments.pipeline
-    file = _file(arguments.config)
-    options, own = _options(arguments), file.pipelines.get(target, _Layer())
+    file, of_pipelines = _file(arguments.config)
+    options, own = _options(arguments), of_pipelines.get(target, {})
     layers = [options, _environment(), own, file]
 
     chosen: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     spark: dict[str, str] = {}
     for layer in reversed(layers):
-        chosen |= {name: value for name in _SIMPLE if (value := getattr(layer, name)) is not None}
-        settings |= layer.settings
-        spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
+        chosen |= {name: value for name, value in layer.items() if name in _SIMPLE}
+        settings |= layer.get("settings", {})
+        spark |= {name: _spark_text(value) for name, value in layer.get("spark", {}).items()}
     chosen["name"] = chosen.get("name") or target.rpartition(":")[2].replace("_", " ")
     if chosen.get("runtime") == "local":
         chosen["checkpoint"] = _checkpoint_of_local_job(layers)
-    own_settings = frozenset((*options.settings, *own.settings))
-    pipelines = tuple(file.pipelines)
+    own_settings = frozenset((*options["settings"], *own.get("settings", ())))
+    pipelines = tuple(of_pipelines)
     return Configuration(
         target=target, settings=settings, own_settings=own_settings, spark=spark, pipelines=pipelines, **chosen
     )
@@ -198,16 +177,16 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
 def _checkpoint_of_local_job(layers: Sequence[_Layer]) -> str | None:
     """Return the checkpoint. One of a layer below that which chooses the local runtime belongs to a job on Spark."""
     for layer in layers:
-        if layer.checkpoint is not None or layer.runtime is not None:
-            return layer.checkpoint
+        if "checkpoint" in layer or "runtime" in layer:
+            return layer.get("checkpoint")
     return None
 
 
 def _options(arguments: argparse.Namespace) -> _Layer:
-    given = {name: getattr(arguments, name, None) for name in _Layer.__struct_fields__}
+    given = {name: getattr(arguments, name, None) for name in _Settings.__struct_fields__}
     options = {name: value for name, value in given.items() if value is not None}
     settings = {"settings": values_of("--set", arguments.set), "spark": settings_of(arguments)}
-    return _checked(options | settings, _Layer, "the command line")
+    return _checked(options | settings, "the command line")
 
 
 def _environment() -> _Layer:
@@ -215,22 +194,34 @@ def _environment() -> _Layer:
     options = {name: text for name in _SIMPLE if (text := os.environ.get(f"{_PREFIX}{name.upper()}"))}
     start = f"{_PREFIX}SET_"
     settings = {name[len(start) :].lower(): text for name, text in os.environ.items() if name.startswith(start)}
-    return _checked(options | {"settings": settings}, _Layer, "the environment variables")
+    return _checked(options | {"settings": settings}, "the environment variables")
 
 
-def _file(path: str | None) -> _ConfigurationFile:
+def _file(path: str | None) -> tuple[_Layer, Mapping[str, _Layer]]:
+    """Return the settings in the file, and those of single pipelines in it."""
     chosen = path or os.environ.get(f"{_PREFIX}CONFIG")
     file = Path(chosen or _FILE)
     if chosen is None and not file.exists():
-        return _ConfigurationFile()
+        return {}, {}
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error}") from error
-    return _checked(content, _ConfigurationFile, f"the configuration file {file}")
+    found = _converted(content, _ConfigurationFile, f"the configuration file {file}")
+    return _given(found, content), {
+        name: _given(own, content["pipelines"][name]) for name, own in found.pipelines.items()
+    }
 
 
-def _checked(values: Mapping[str, Any], kind: type[L], where: str) -> L:
+def _checked(values: Mapping[str, Any], where: str) -> _Layer:
+    return _given(_converted(values, _Settings, where), values)
+
+
+def _given(settings: _Settings, names: Iterable[str]) -> _Layer:
+    return {name: getattr(settings, name) for name in names}
+
+
+def _converted(values: Mapping[str, Any], kind: type[S], where: str) -> S:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
