@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Generic, TypedDict
 
+from typing_extensions import TypeVar
+
 from dsv2.base.type_variables import IN, OUT, R
 from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
@@ -37,6 +39,8 @@ from dsv2.state import TtlTimeCharacteristic
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.watermark import Watermark, WatermarkDeclaration
+
+CTX = TypeVar("CTX", default=Any)  # the context of a partition
 
 NO_PARTITION: Any = object()
 """Used instead of a key for the single partition of a function that is not keyed."""
@@ -214,7 +218,7 @@ class HarnessOutput(Generic[OUT]):
         self.elements.clear()
 
 
-class Harness:
+class Harness(Generic[CTX]):
     """The base class of the four kinds of harnesses.
 
     The function is copied, as for every subtask. A micro-batch ends when the clock is advanced and when a snapshot is
@@ -345,7 +349,22 @@ class Harness:
         return reports.progress().operators[self._operator.uid]
 
     @short_traceback
-    def _visit(self, visitor: Callable[[Any], R], key: Hashable, create: bool) -> R:
+    def visit(self, visitor: Callable[[CTX], R], key: Hashable = NO_PARTITION, *, create: bool = False) -> R:
+        """Call ``visitor(ctx)`` in a partition, to read or to set its state.
+
+        Args:
+            visitor: Called with the context of the partition.
+            key: The key of the partition. Omit it if the function is not keyed.
+            create: Whether to create the partition if there is none, to set the state or the timers of a key before its
+                first record.
+
+        Returns:
+            The result of ``visitor``.
+
+        Raises:
+            ContractError: There is no partition with this key, a keyed function is visited without a key, or the key
+                to create belongs to another subtask.
+        """
         if self._operator.keyed and key is NO_PARTITION:
             raise ContractError(f"The function is keyed: pass the key to visit. The keys so far are {self.keys}.")
         if self._operator.keyed and key not in self.keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, Generic, TypeAlias, Unpack
 
-from dsv2.base.type_variables import IN, IN1, IN2, OUT, OUT1, OUT2, R
+from dsv2.base.type_variables import IN, IN1, IN2, OUT, OUT1, OUT2
 from dsv2.environment import ExecutionEnvironment
 from dsv2.functions import (
     OneInput,
@@ -20,21 +20,13 @@ from dsv2.model.context import PartitionedContext, TwoOutputPartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.spi import TwoInputDeclaration
-from dsv2.testing.harness import (
-    NO_PARTITION,
-    Harness,
-    HarnessInput,
-    HarnessOptions,
-    HarnessOutput,
-    check_options,
-    declared_with,
-)
+from dsv2.testing.harness import Harness, HarnessInput, HarnessOptions, HarnessOutput, check_options, declared_with
 from dsv2.watermark import WatermarkDeclaration
 
 _AnyKey: TypeAlias = Callable[[Any], Hashable]
 
 
-class OneInputHarness(Harness, Generic[IN, OUT]):
+class OneInputHarness(Harness[PartitionedContext[OUT]], Generic[IN, OUT]):
     """Runs a function with one input and one output.
 
     Args:
@@ -58,28 +50,8 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
         self.input: HarnessInput[IN] = self._inputs[0]
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
-    def visit(
-        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
-    ) -> R:
-        """Call ``visitor(ctx)`` in a partition, to read or to set its state.
 
-        Args:
-            visitor: Called with the context of the partition.
-            key: The key of the partition. Omit it if the function is not keyed.
-            create: Whether to create the partition if there is none, to set the state or the timers of a key before its
-                first record.
-
-        Returns:
-            The result of ``visitor``.
-
-        Raises:
-            ContractError: There is no partition with this key, a keyed function is visited without a key, or the key
-                to create belongs to another subtask.
-        """
-        return self._visit(visitor, key, create)
-
-
-class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
+class TwoOutputHarness(Harness[TwoOutputPartitionedContext[OUT1, OUT2]], Generic[IN, OUT1, OUT2]):
     """Runs a function with two outputs.
 
     Args:
@@ -106,18 +78,8 @@ class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
         self.first_output: HarnessOutput[OUT1] = self._outputs[0]
         self.second_output: HarnessOutput[OUT2] = self._outputs[1]
 
-    def visit(
-        self,
-        visitor: Callable[[TwoOutputPartitionedContext[OUT1, OUT2]], R],
-        key: Hashable = NO_PARTITION,
-        *,
-        create: bool = False,
-    ) -> R:
-        """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key, create)
 
-
-class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
+class TwoInputNonBroadcastHarness(Harness[PartitionedContext[OUT]], Generic[IN1, IN2, OUT]):
     """Runs a function with two inputs that are partitioned in the same way.
 
     Args:
@@ -149,14 +111,8 @@ class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.second_input: HarnessInput[IN2] = self._inputs[1]
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
-    def visit(
-        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
-    ) -> R:
-        """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key, create)
 
-
-class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
+class TwoInputBroadcastHarness(Harness[PartitionedContext[OUT]], Generic[IN1, IN2, OUT]):
     """Runs a function with a partitioned input and a broadcast input.
 
     Args:
@@ -182,12 +138,6 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.non_broadcast_input: HarnessInput[IN1] = self._inputs[0]
         self.broadcast_input: HarnessInput[IN2] = self._inputs[1]
         self.output: HarnessOutput[OUT] = self._outputs[0]
-
-    def visit(
-        self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION, *, create: bool = False
-    ) -> R:
-        """See ``OneInputHarness.visit``."""
-        return self._visit(visitor, key, create)
 
 
 class _Upstream(CollectionSource[Any]):
