@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.runtime.sources.offsets import WatermarkOrder
 from dsv2.testing.connectors.source_run import SourceRun
 from tests.durations import ms
 
@@ -47,6 +48,10 @@ class Run(SourceRun):
         while not self.watermark_senders():
             found += self.batch()
         return found
+
+    def watermark_senders(self) -> list[int]:
+        """The readers that send a watermark in the last micro-batch."""
+        return [o.subtask for o in self.orders() if any(isinstance(step, WatermarkOrder) for step in o.steps)]
 
     def at(self) -> dict[str, int]:
         """The positions of the splits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -32,21 +32,14 @@ class Kill:
     def __str__(self) -> str:
         return f"a kill at step {self._number}, {self.at}" if self.at else "a run that was not killed"
 
-    @contextmanager
-    def of_calls(self, owner: type, *methods: str) -> Iterator[None]:
+    def of_calls(self, owner: type, *methods: str) -> AbstractContextManager[Any]:
         """Let each call of these methods be a step, and each batch of records that they take or return."""
-        with ExitStack() as stack:
-            for name in methods:
-                stack.enter_context(patch.object(owner, name, self._stepped(getattr(owner, name), name)))
-            yield
+        return _replaced(owner, {name: self._stepped(getattr(owner, name), name) for name in methods})
 
-    @contextmanager
-    def of_source(self, source: type) -> Iterator[None]:
+    def of_source(self, source: type) -> AbstractContextManager[Any]:
         """Let each call of an enumerator and of a reader of ``source`` be a step."""
-        with ExitStack() as stack:
-            for name in ("create_enumerator", "create_reader"):
-                stack.enter_context(patch.object(source, name, self._watched(getattr(source, name))))
-            yield
+        names = ("create_enumerator", "create_reader")
+        return _replaced(source, {name: self._watched(getattr(source, name)) for name in names})
 
     def _watched(self, create: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args: _Watched(create(*args), self._stepped)
@@ -81,3 +74,8 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
         return self._stepped(value, name) if callable(value) and name != "close" else value
+
+
+def _replaced(owner: type, methods: dict[str, Any]) -> AbstractContextManager[Any]:
+    replaced: AbstractContextManager[Any] = patch.multiple(owner, **methods)
+    return replaced

@@ -14,7 +14,7 @@ from dsv2.environment import ExecutionEnvironment
 from dsv2.local import LocalRuntime
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, SourceOffset, WatermarkOrder, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import Source, WatermarkStrategy
 
@@ -87,10 +87,6 @@ class SourceRun:
     def orders(self) -> list[ReaderOrder]:
         """Return the orders of the last micro-batch, one for each reader with any."""
         return list(orders(self.offset, self.source.split_serializer))
-
-    def watermark_senders(self) -> list[int]:
-        """Return the readers that send a watermark in the last micro-batch."""
-        return [o.subtask for o in self.orders() if any(isinstance(step, WatermarkOrder) for step in o.steps)]
 
     def close(self) -> None:
         """Close the enumerator."""
