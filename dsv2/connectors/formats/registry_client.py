@@ -1,4 +1,4 @@
-"""Requests to a schema registry. Schemas are cached: the registry never changes the schema of an id."""
+"""Requests to a schema registry. The client library caches schemas: the registry never changes that of an id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_options(url: str, options: ClientOptions) -> None:
 
 
 class RegistryClient:
-    """A connection to a registry, with the schemas that were looked up.
+    """A connection to a registry.
 
     Raises:
         ConfigurationError: The client library rejects the options.
@@ -41,8 +41,6 @@ class RegistryClient:
         self._url = url
         self._options = options
         self._client = _connected(url, options)
-        self._by_id: dict[int, WrittenSchema] = {}
-        self._ids: dict[tuple[str, WrittenSchema], int] = {}
 
     def close(self) -> None:
         """Close the connection."""
@@ -55,9 +53,15 @@ class RegistryClient:
             FormatError: The registry does not have it, or it is not of ``kind``.
             JobError: The registry cannot be reached, or refuses the request.
         """
-        found = self._by_id.get(schema_id)
-        if found is None:
-            found = self._by_id[schema_id] = self._fetch(schema_id, kind)
+        try:
+            answer = self._request(
+                f"Cannot read schema {schema_id}", lambda: self._get(schema_id, kind), _UNKNOWN_SCHEMA
+            )
+        except SchemaRegistryError as error:
+            raise FormatError(
+                f"the registry {self._url} has no schema {schema_id}: {self._shown(error)}"
+            ) from self._options.presentable(error)
+        found = _written(answer)
         if found.kind != kind:
             raise FormatError(f"schema {schema_id} is a schema of {found.kind}, not of {kind}")
         return found
@@ -74,10 +78,12 @@ class RegistryClient:
         Raises:
             JobError: The registry does not have the schema, refuses it, or cannot be reached.
         """
-        known = self._ids.get((subject, schema))
-        if known is None:
-            known = self._ids[subject, schema] = self._find_id(subject, schema, register=register)
-        return known
+        if register:
+            what = f"Cannot register the schema in the subject {subject!r}"
+            return self._request(what, lambda: self._client.register_schema(subject, _given(schema)))
+        found = self._look_up(subject, schema).schema_id
+        assert found is not None
+        return found
 
     def version_of(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
         """Return the version of ``schema`` in ``subject``, to refer to it. See ``id_of``."""
@@ -86,16 +92,6 @@ class RegistryClient:
         version = self._look_up(subject, schema).version
         assert version is not None
         return version
-
-    def _fetch(self, schema_id: int, kind: str) -> WrittenSchema:
-        what = f"Cannot read schema {schema_id}"
-        try:
-            found = self._request(what, lambda: self._get(schema_id, kind), _UNKNOWN_SCHEMA)
-        except SchemaRegistryError as error:
-            raise FormatError(
-                f"the registry {self._url} has no schema {schema_id}: {self._shown(error)}"
-            ) from self._options.presentable(error)
-        return _written(found)
 
     def _get(self, schema_id: int, kind: str) -> Schema:
         if kind != "PROTOBUF":
@@ -106,14 +102,6 @@ class RegistryClient:
             if error.error_code in _UNKNOWN_SCHEMA:
                 raise
             return self._client.get_schema(schema_id)  # Apicurio fails to convert it, and returns what it was given
-
-    def _find_id(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
-        if register:
-            what = f"Cannot register the schema in the subject {subject!r}"
-            return self._request(what, lambda: self._client.register_schema(subject, _given(schema)))
-        found = self._look_up(subject, schema).schema_id
-        assert found is not None
-        return found
 
     def _look_up(self, subject: str, schema: WrittenSchema) -> RegisteredSchema:
         what = f"Cannot look up the schema in the subject {subject!r}"
