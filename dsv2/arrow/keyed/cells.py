@@ -63,7 +63,8 @@ class FixedCells(Cells):
 
     def put_numbers(self, rows: Numbers, values: Numbers | int, valid: Numbers | None = None) -> None:
         """Set the values of ``rows``. ``valid``: Which of them are not null; None: all."""
-        self._grow(rows)
+        size = int(rows.max()) + 1 if len(rows) else 0
+        self.values, self._valid = _reserved(self.values, size), _reserved(self._valid, size)
         self.values[rows] = values
         if valid is not None:
             self._has_nulls = True
@@ -73,13 +74,6 @@ class FixedCells(Cells):
         """Return which values are not null."""
         found: Numbers = self._valid[rows]
         return found
-
-    def _grow(self, rows: Numbers) -> None:
-        size = int(rows.max()) + 1 if len(rows) else 0
-        if size > len(self.values):
-            size = max(size, 2 * len(self.values))
-            self.values = _grown(self.values, size)
-            self._valid = _grown(self._valid, size)
 
 
 class VariableCells(Cells):
@@ -100,8 +94,7 @@ class VariableCells(Cells):
         if not len(rows):
             return
         self._rows = max(self._rows, int(rows.max()) + 1)
-        if self._rows > len(self._places):
-            self._places = _grown(self._places, max(self._rows, 2 * len(self._places)))
+        self._places = _reserved(self._places, self._rows)
         first = self._values.append(values)
         self._places[rows] = np.arange(first, first + len(values))
         self._bytes += values.nbytes
@@ -301,7 +294,11 @@ def _bytes(values: pa.Array) -> memoryview:
 
 def _reserved(values: Numbers, size: int) -> Numbers:
     """The numbers, with space for ``size``."""
-    return values if size <= len(values) else _grown(values, max(size, 2 * len(values)))
+    if size <= len(values):
+        return values
+    grown = np.zeros(max(size, 2 * len(values)), values.dtype)
+    grown[: len(values)] = values
+    return grown
 
 
 def new_cells(kind: pa.DataType) -> Cells:
@@ -314,9 +311,3 @@ def new_cells(kind: pa.DataType) -> Cells:
 def has_lists(kind: pa.DataType) -> bool:
     """Return whether the values of a type are lists of structs, which can be appended to."""
     return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
-
-
-def _grown(values: Numbers, size: int) -> Numbers:
-    grown = np.zeros(size, values.dtype)
-    grown[: len(values)] = values
-    return grown
