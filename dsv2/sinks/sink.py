@@ -90,6 +90,10 @@ class Sink(ABC, Generic[T_contra]):
         """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
         return ""
 
+    def __repr__(self) -> str:
+        target, name = self.describe_target(), type(self).__name__
+        return f"{name}({target})" if target else name
+
     @property
     def record_types(self) -> Collection[type]:
         """The record classes that the sink declares."""

@@ -365,9 +365,14 @@ class AssigningSource(
         return AssignmentStateSerializer(self.split_serializer)
 
 
-class SplitSource(
-    AssigningSource[T_co, SplitT], SplitDiscovery[SplitT], SourceReader[T_co, SplitT], ABC, Generic[T_co, SplitT]
-):
+class ReadingSource(AssigningSource[T_co, SplitT], SourceReader[T_co, SplitT], ABC, Generic[T_co, SplitT]):
+    """A source that reads its splits itself, in copies in tasks."""
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
+        return self
+
+
+class SplitSource(ReadingSource[T_co, SplitT], SplitDiscovery[SplitT], ABC, Generic[T_co, SplitT]):
     """A source that requires only ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
 
     ``discover``, ``refresh`` and ``advance`` are called on one copy of the source on the driver, ``read`` on other
@@ -377,7 +382,4 @@ class SplitSource(
     def create_discovery(
         self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
     ) -> SplitDiscovery[SplitT]:
-        return self
-
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
         return self

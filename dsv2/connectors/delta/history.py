@@ -24,7 +24,7 @@ _PARTITION = "partition."  # before the names of columns that divide the table
 
 
 class DeltaFile(NamedTuple):
-    """A file (``StoredFile``).
+    """A file with rows of a table.
 
     Attributes:
         path: Its path in the table.

@@ -77,15 +77,12 @@ class DeltaSink(LakehouseSink[T], Generic[T]):
         self._properties = dict(properties or {})
         self._options = ClientOptions(storage_options or {})
 
-    def __repr__(self) -> str:
-        return f"DeltaSink({without_password(self._path)})"
-
     def describe_target(self) -> str:
         return without_password(self._path)
 
     def open_table(self) -> OpenDeltaTable:
         from dsv2.connectors.delta.table import OpenDeltaTable
 
-        return OpenDeltaTable.open(
+        return OpenDeltaTable(
             self._path, self._schema, self._partition_by, self._properties, self._options, self._compact_every
         )

@@ -28,23 +28,18 @@ _FINAL = ("Unsupported table features", "is append-only")  # in errors that are 
 class OpenDeltaTable:
     """An open table (``OpenTable``)."""
 
-    def __init__(self, table: DeltaTable, options: ClientOptions, compact_every: int | None) -> None:
-        self._table = table
-        self._options = options
-        self._compact_every = compact_every
-
-    @staticmethod
-    def open(
+    def __init__(
+        self,
         path: str,
         schema: dict[str, Any],
         partition_by: Sequence[str],
         properties: Mapping[str, str],
         options: ClientOptions,
         compact_every: int | None,
-    ) -> OpenDeltaTable:
+    ) -> None:
         """Open the table at ``path``, or create it with the other arguments. Raises ``JobError``."""
         with named_errors(f"Cannot open the table {path}", options):
-            table = DeltaTable.create(
+            self._table = DeltaTable.create(
                 path,
                 Schema.from_json(json.dumps(schema)),
                 mode="ignore",
@@ -52,7 +47,8 @@ class OpenDeltaTable:
                 configuration=dict(properties) or None,
                 storage_options={name: str(value) for name, value in options.items()} or None,
             )
-            return OpenDeltaTable(table, options, compact_every)
+        self._options = options
+        self._compact_every = compact_every
 
     @property
     def columns(self) -> Sequence[Field]:

@@ -8,9 +8,8 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic
 
-from dsv2.base.record_position import SplitName
 from dsv2.base.type_variables import T_co
-from dsv2.checks.arguments import as_milliseconds, check_whole_number
+from dsv2.checks.arguments import check_whole_number
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.python_values import python_rows
@@ -18,6 +17,7 @@ from dsv2.connectors.files.sink_output import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
+from dsv2.sources.shared_parts import DecodingSource, FollowingSource
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -36,7 +36,7 @@ class MicroBatches:
         return "micro-batches"
 
 
-class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
+class FileSinkSource(DecodingSource[T_co], FollowingSource, SplitSource[T_co, MicroBatches], Generic[T_co]):
     """Reads the output of a ``FileSink``, also of another job that is running: each record exactly once.
 
     The position is a micro-batch of the sink, so it remains valid when files are merged. In errors the offset of a
@@ -72,17 +72,11 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         """
         require_client_library("pyarrow", "files", "FileSinkSource")
         check_whole_number(micro_batches_per_batch, "micro_batches_per_batch")
-        if discovery_interval is not None:
-            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
+        super().__init__(discovery_interval)
         self._location = FileLocation(path, filesystem, "FileSinkSource")
         self._decode = decode
-        self.discovery_interval = discovery_interval
         self.limit_per_batch = micro_batches_per_batch
         self._available = -1
-
-    @property
-    def bounded(self) -> bool:
-        return self.discovery_interval is None
 
     def refresh(self) -> None:
         self._available = read_log(self._location.open()).last_batch
@@ -101,9 +95,6 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         if stop <= split.position and split.last is None:
             return None
         return Portion(replace(split, position=stop), max(stop - split.position, 1), stop == split.last)
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def read(self, start: MicroBatches, stop: MicroBatches, /) -> Iterator[SplitBatch[T_co]]:
         if stop.position <= start.position:

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.record_position import SplitName
 from dsv2.base.type_variables import T_co
-from dsv2.checks.arguments import as_milliseconds, check_at_least_one
+from dsv2.checks.arguments import check_at_least_one
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import ConfigurationError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import (
-    AssigningSource,
     AssignmentState,
     DataclassSerializer,
     RoundRobinSplitAssigner,
-    SourceReader,
-    SourceReaderContext,
     SplitBatch,
     SplitEnumeratorContext,
 )
+from dsv2.sources.assignment import ReadingSource
+from dsv2.sources.shared_parts import FollowingSource
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -34,7 +33,7 @@ _BYTES_PER_BATCH = 128 << 20
 _LEAST_BYTES = 64 << 10
 
 
-class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit], Generic[T_co]):
+class FilesSource(FollowingSource, ReadingSource[T_co, FileSplit], Generic[T_co]):
     """Reads the files of a directory, in the order of their names.
 
     Files are assigned gradually, so the event time of a bounded source advances from file to file.
@@ -82,8 +81,7 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
                 file system of ``directory``.
         """
         check_at_least_one(bytes_per_batch=bytes_per_batch, files_per_batch=files_per_batch)
-        if discovery_interval is not None:
-            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
+        super().__init__(discovery_interval)
         if bytes_per_batch is not None and files_per_batch is not None:
             raise ConfigurationError("FilesSource accepts bytes_per_batch or files_per_batch, not both.")
         self._location = FileLocation(directory, filesystem, "FilesSource")
@@ -91,17 +89,12 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
         self.dsv2_record_type = file_format.record_type
         self._pattern = pattern
         self._by_files = files_per_batch is not None
-        self.discovery_interval = discovery_interval
         self.limit_per_batch = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
         self.least_per_batch = 1 if self._by_files else _LEAST_BYTES
 
     @property
     def dsv2_why_rows(self) -> str | None:
         return self._format.why_rows
-
-    @property
-    def bounded(self) -> bool:
-        return self.discovery_interval is None
 
     def create_discovery(
         self, ctx: SplitEnumeratorContext[FileSplit], restored: AssignmentState[FileSplit] | None, /
@@ -110,9 +103,6 @@ class FilesSource(AssigningSource[T_co, FileSplit], SourceReader[T_co, FileSplit
 
     def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
         return self._format.decode_again(self._location.open().file(str(split)), value)
-
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
-        return self
 
     def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[RecordBatch[T_co]]:
         return self._format.read(self._location.open().file(start.name), start.position, stop.position)

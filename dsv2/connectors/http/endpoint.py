@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -30,30 +29,29 @@ def to_json(record: Any) -> bytes:
     return _ENCODER.encode(record._asdict() if hasattr(record, "_asdict") else record)
 
 
-@dataclass(frozen=True)
 class Endpoint:
     """An endpoint, with secrets that its ``repr`` hides.
 
-    Attributes:
+    Args:
+        user: The connector, for errors.
         url: The URL, perhaps with a user and a password.
         headers: Headers of each request.
         retries: How often a request is repeated.
-        timeout_seconds: The time limit for a connection, and for a response.
+        timeout: The time limit for a connection, and for a response.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or urllib3 is not installed.
     """
 
-    url: str
-    headers: Mapping[str, str]
-    retries: int
-    timeout_seconds: float
-
-    @classmethod
-    def checked(cls, user: str, url: str, headers: Mapping[str, str], retries: int, timeout: timedelta) -> Endpoint:
-        """Check the arguments of the class ``user``. Raises ``ConfigurationError``."""
+    def __init__(self, user: str, url: str, headers: Mapping[str, str], retries: int, timeout: timedelta) -> None:
         require_client_library("urllib3", "http", user)
         if not url.startswith(("http://", "https://")):
             raise ConfigurationError(f"{user} requires a URL with http:// or https://, not {without_password(url)!r}.")
         check_whole_number(retries, "retries", at_least=0)
-        return cls(url, headers, retries, as_milliseconds(timeout, "timeout", at_least=1) / 1000)
+        self.url = url
+        self.retries = retries
+        self.timeout_seconds = as_milliseconds(timeout, "timeout", at_least=1) / 1000
+        self._headers = headers
 
     def __repr__(self) -> str:
         return without_password(self.url)
@@ -80,17 +78,20 @@ class Endpoint:
 
         parts = urlsplit(self.url)
         if parts.username is None:
-            return self.headers
+            return self._headers
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        return {"Authorization": make_headers(basic_auth=login)["authorization"], **self.headers}
+        return {"Authorization": make_headers(basic_auth=login)["authorization"], **self._headers}
 
-    def send(self, pool: urllib3.PoolManager, who: str, method: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    def send(
+        self, pool: urllib3.PoolManager, who: str, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> bytes:
         """Send a request and return the body of the response.
 
         Args:
             pool: The connections.
             who: The source or sink, for errors.
             method: The method.
+            url: The URL, which is that of the endpoint, perhaps with other parameters.
             body: The body; b"": none.
             headers: Further headers.
 
@@ -100,7 +101,7 @@ class Endpoint:
         import urllib3
 
         try:
-            response = pool.request(method, self.url, body=body or None, headers={**pool.headers, **headers})
+            response = pool.request(method, url, body=body or None, headers={**pool.headers, **headers})
         except urllib3.exceptions.HTTPError as error:
             raise JobError(self.redacted(f"{who} cannot send a request: {error}")) from None
         if response.status >= 300:

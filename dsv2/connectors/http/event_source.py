@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Generic
 
@@ -25,6 +25,8 @@ class SseSource(ReceivedSource[T_co], Generic[T_co]):
 
     The source is unbounded. ``Trigger.available_now()`` reads what has arrived by then, which may be nothing.
     """
+
+    record_types = (ServerSentEvent,)
 
     def __init__(
         self,
@@ -54,17 +56,13 @@ class SseSource(ReceivedSource[T_co], Generic[T_co]):
             ConfigurationError: An argument is invalid, or urllib3 is not installed.
         """
         own = {"Accept": "text/event-stream", **(headers or {})}
-        self._endpoint = Endpoint.checked("SseSource", url, own, retries, timeout)
+        self._endpoint = Endpoint("SseSource", url, own, retries, timeout)
         self._idle_seconds = as_milliseconds(idle_timeout, "idle_timeout", at_least=1) / 1000
         check_at_least_one(records_per_batch=records_per_batch)
         super().__init__(decode, records_per_batch)
 
     def __repr__(self) -> str:
         return f"SseSource({self._endpoint})"
-
-    @property
-    def record_types(self) -> Collection[type]:
-        return (ServerSentEvent,)
 
     def create_receiver(self) -> EventReceiver:
         return EventReceiver(repr(self), self._endpoint, self._idle_seconds, 2 * (self.limit_per_batch or 0))

@@ -95,7 +95,7 @@ class PageDiscovery(SplitDiscovery[HttpSplit]):
     def _requested(self, split: HttpSplit) -> HttpSplit:
         """Return ``split`` with the next page as its rest. An unbounded source repeats a request without a result."""
         url = self._endpoint.url.replace(CURSOR, quote(split.cursor, safe=""))
-        body = replace(self._endpoint, url=url).send(self._pool, self._who, "GET", b"", {})
+        body = self._endpoint.send(self._pool, self._who, "GET", url, b"", {})
         try:
             records, cursor = self._page(json.loads(body))
         except ValueError as error:

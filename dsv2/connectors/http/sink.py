@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
@@ -58,7 +58,7 @@ class HttpSink(ParallelSink[T], Generic[T]):
             ConfigurationError: An argument is invalid, or urllib3 is not installed.
         """
         own = {"Content-Type": "application/json", **(headers or {})}
-        self._endpoint = Endpoint.checked("HttpSink", url, own, retries, timeout)
+        self._endpoint = Endpoint("HttpSink", url, own, retries, timeout)
         check_at_least_one(records_per_request=records_per_request)
         self._body = body
         self._method = method
@@ -78,12 +78,9 @@ class HttpSink(ParallelSink[T], Generic[T]):
         records = (record for part in batch.batches for record in part.rows())
         info = batch.info
         name = f"{info.name}/{info.parallelism}/{batch.subtask}/{batch.batch_id}"
+        requests = iter(lambda: list(islice(records, self._records_per_request)), [])
         with self._endpoint.pool() as pool:
-            for number, some in enumerate(self._requests(records)):
+            for number, some in enumerate(requests):
                 body = self._body(some)
                 key = sha256(f"{name}/{number}/".encode() + body).hexdigest()
-                self._endpoint.send(pool, repr(self), self._method, body, {_KEY: key})
-
-    def _requests(self, records: Iterator[T]) -> Iterator[Sequence[T]]:
-        while some := list(islice(records, self._records_per_request)):
-            yield some
+                self._endpoint.send(pool, repr(self), self._method, self._endpoint.url, body, {_KEY: key})

@@ -7,24 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Generic
 
-from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import as_milliseconds, check_at_least_one
 from dsv2.connectors.http.endpoint import Endpoint
 from dsv2.connectors.http.pages import CURSOR, HttpSplit, PageDiscovery, PageFunction
 from dsv2.errors import ConfigurationError
-from dsv2.sources import (
-    AssigningSource,
-    AssignmentState,
-    DataclassSerializer,
-    SourceReader,
-    SourceReaderContext,
-    SplitBatch,
-    SplitEnumeratorContext,
-)
+from dsv2.sources import AssignmentState, DataclassSerializer, SplitBatch, SplitEnumeratorContext
+from dsv2.sources.assignment import ReadingSource
+from dsv2.sources.shared_parts import DecodingSource
 
 
-class HttpSource(AssigningSource[T_co, HttpSplit], Generic[T_co]):
+class HttpSource(DecodingSource[T_co], ReadingSource[T_co, HttpSplit], Generic[T_co]):
     """Requests the pages of an HTTP endpoint, one after the other, by a cursor. Responses are JSON.
 
     The cursor is the position in the checkpoint. The driver sends the requests, and the records of a micro-batch are
@@ -68,7 +62,7 @@ class HttpSource(AssigningSource[T_co, HttpSplit], Generic[T_co]):
             ConfigurationError: An argument is invalid, or urllib3 is not installed.
         """
         own = {"Accept": "application/json", **(headers or {})}
-        self._endpoint = Endpoint.checked("HttpSource", url, own, retries, timeout)
+        self._endpoint = Endpoint("HttpSource", url, own, retries, timeout)
         if CURSOR not in url:
             raise ConfigurationError(f"HttpSource requires a URL with {CURSOR}, where it inserts the cursor.")
         if poll_interval is not None:
@@ -92,24 +86,11 @@ class HttpSource(AssigningSource[T_co, HttpSplit], Generic[T_co]):
     ) -> PageDiscovery:
         return PageDiscovery(repr(self), self._endpoint, self._page, self._first_cursor, self._poll_interval, ctx.clock)
 
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, HttpSplit]:
-        return _PageReader(self._decode)
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
-
-    def has_read(self, split: HttpSplit, offset: Offset, /) -> bool:
-        return isinstance(offset, int) and offset < split.count
-
-
-class _PageReader(SourceReader[T_co, HttpSplit], Generic[T_co]):
-    """Returns the records of a micro-batch from its positions."""
-
-    def __init__(self, decode: Callable[[Any], T_co]) -> None:
-        self._decode = decode
-
     def read(self, start: HttpSplit, stop: HttpSplit, /) -> Iterator[SplitBatch[T_co]]:
         numbers = range(start.count, stop.count)
         if numbers:
             values = [json.loads(record) for record in stop.records[-len(numbers) :]]
             yield SplitBatch(values, self._decode, offsets=lambda: numbers)
+
+    def has_read(self, split: HttpSplit, offset: Offset, /) -> bool:
+        return isinstance(offset, int) and offset < split.count

@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.types import TimestamptzType
 
 from dsv2.base.secrets import ClientOptions
@@ -23,7 +23,7 @@ _NO_SNAPSHOT = 0  # the version of a table without any
 
 
 class IcebergFile(NamedTuple):
-    """A file (``StoredFile``).
+    """A file with rows of a table.
 
     Attributes:
         path: Its path.
@@ -85,10 +85,7 @@ class IcebergHistory:
     def after(self, version: int) -> int | None:
         """Return the version that follows; None if there is none. Raises ``JobError`` if ``version`` is not known."""
         if version not in self._following and version != self.last():
-            raise JobError(
-                f"The table {self._name} has no snapshot {version} any more. It expired, or the table was rolled back, "
-                f"before the job had read what follows. Start the job with a new checkpoint_location."
-            )
+            raise self._missing(version)
         return self._following.get(version)
 
     def batches(self, file: IcebergFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -116,7 +113,9 @@ class IcebergHistory:
         if version == _NO_SNAPSHOT:
             return []
         with named_errors(f"Cannot read snapshot {version} of {self._name}", self._options):
-            snapshot = self._snapshot(version)
+            snapshot = self._table.snapshot_by_id(version)
+            if snapshot is None:
+                raise self._missing(version)
             operation = Operation.OVERWRITE if snapshot.summary is None else snapshot.summary.operation
             if operation is Operation.REPLACE:
                 return []
@@ -135,14 +134,11 @@ class IcebergHistory:
             f"Pass skip_changes=True to leave out such snapshots."
         )
 
-    def _snapshot(self, version: int) -> Snapshot:
-        snapshot = self._table.snapshot_by_id(version)
-        if snapshot is None:
-            raise JobError(
-                f"The table {self._name} has no snapshot {version} any more. It expired before the job had read it. "
-                f"Start the job with a new checkpoint_location."
-            )
-        return snapshot
+    def _missing(self, version: int) -> JobError:
+        return JobError(
+            f"The table {self._name} has no snapshot {version} any more. It expired, or the table was rolled back, "
+            f"before the job had read it and what follows. Start the job with a new checkpoint_location."
+        )
 
 
 def _files(tasks: Iterable[FileScanTask]) -> list[IcebergFile]:

@@ -78,15 +78,12 @@ class IcebergSink(LakehouseSink[T], Generic[T]):
         self._properties = dict(properties or {})
         self._options = ClientOptions(catalog_options or {})
 
-    def __repr__(self) -> str:
-        return f"IcebergSink({self._name} of catalog {self._catalog})"
-
     def describe_target(self) -> str:
         return f"{self._name} of catalog {self._catalog}"
 
     def open_table(self) -> OpenIcebergTable:
         from dsv2.connectors.iceberg.table import OpenIcebergTable
 
-        return OpenIcebergTable.open(
+        return OpenIcebergTable(
             self._name, self._catalog, self._schema, self._partition_by, self._properties, self._options
         )

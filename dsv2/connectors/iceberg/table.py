@@ -28,27 +28,23 @@ _FIRST_PARTITION = 1000  # the number of the first field of a partition, as in t
 class OpenIcebergTable:
     """An open table (``OpenTable``)."""
 
-    def __init__(self, table: Table, options: ClientOptions) -> None:
-        self._table = table
-        self._options = options
-
-    @staticmethod
-    def open(
+    def __init__(
+        self,
         name: str,
         catalog: str,
         schema: dict[str, Any],
         partition_by: Sequence[str],
         properties: Mapping[str, str],
         options: ClientOptions,
-    ) -> OpenIcebergTable:
+    ) -> None:
         """Open the table ``name``, or create it with the other arguments. Raises ``JobError``."""
         with named_errors(f"Cannot open the table {name}", options):
             opened = load_catalog(catalog, **{key: str(value) for key, value in options.items()})
             try:
-                table = opened.load_table(name)
+                self._table = opened.load_table(name)
             except NoSuchTableError:
-                table = _created(opened, name, schema["fields"], partition_by, properties)
-            return OpenIcebergTable(table, options)
+                self._table = _created(opened, name, schema["fields"], partition_by, properties)
+        self._options = options
 
     @property
     def columns(self) -> Sequence[Field]:

@@ -59,7 +59,7 @@ class KinesisSink(ParallelSink[T], Generic[T]):
         Raises:
             ConfigurationError: An argument is invalid, or boto3 is not installed.
         """
-        self._stream = KinesisStream.checked("KinesisSink", stream, options, retries)
+        self._stream = KinesisStream("KinesisSink", stream, options, retries)
         check_at_least_one(max_record_bytes=max_record_bytes)
         self._data = data
         self._partition_key = partition_key

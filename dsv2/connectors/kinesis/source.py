@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Literal
+from typing import Generic, Literal
 
-from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset
 from dsv2.base.secrets import OptionValue
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import check_at_least_one
@@ -16,18 +16,17 @@ from dsv2.connectors.kinesis.shard import KinesisRecord, KinesisShard, ShardCurs
 from dsv2.connectors.kinesis.stream import KinesisStream
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.sources import (
-    AssigningSource,
     AssignmentState,
     DataclassSerializer,
     RoundRobinSplitAssigner,
-    SourceReader,
-    SourceReaderContext,
     SplitBatch,
     SplitEnumeratorContext,
 )
+from dsv2.sources.assignment import ReadingSource
+from dsv2.sources.shared_parts import DecodingSource
 
 
-class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, KinesisShard], Generic[T_co]):
+class KinesisSource(DecodingSource[T_co], ReadingSource[T_co, KinesisShard], Generic[T_co]):
     """Reads the records of a stream, each once. A shard is a split, and its position a sequence number.
 
     The source is unbounded; with ``Trigger.available_now()`` it reads the records that exist. A shard that was split or
@@ -81,7 +80,7 @@ class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, Kine
         Raises:
             ConfigurationError: An argument is invalid, or boto3 is not installed.
         """
-        self._stream = KinesisStream.checked("KinesisSource", stream, options, retries)
+        self._stream = KinesisStream("KinesisSource", stream, options, retries)
         if isinstance(start, datetime) and start.tzinfo is None:
             raise ConfigurationError(f"start must have a time zone, such as datetime.UTC, but {start} has none.")
         if not isinstance(start, datetime) and start not in ("trim_horizon", "latest"):
@@ -100,9 +99,6 @@ class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, Kine
     ) -> KinesisDiscovery:
         return KinesisDiscovery(self._stream, self._start, self._skip_expired, ctx.clock, restored)
 
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, KinesisShard]:
-        return self
-
     def read(self, start: KinesisShard, stop: KinesisShard, /) -> Iterator[SplitBatch[T_co]]:
         missing = stop.records - start.records
         cursor = ShardCursor(self._stream, start if start.resets == stop.resets else start.reset())
@@ -118,9 +114,6 @@ class KinesisSource(AssigningSource[T_co, KinesisShard], SourceReader[T_co, Kine
                 f"{missing} records of {start.shard} in the stream {self._stream.name} up to {stop.position} were "
                 f"deleted before they were read. To continue without them, set skip_expired=True."
             )
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def has_read(self, split: KinesisShard, offset: Offset, /) -> bool:
         return bool(split.position) and int(str(offset).removeprefix("#")) <= int(split.position)

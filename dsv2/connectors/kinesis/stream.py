@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property, lru_cache
@@ -20,38 +19,37 @@ _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _OPTIONS = ("region_name", "endpoint_url", "use_ssl", "verify", *_KEYS)
 
 
-@dataclass(frozen=True)
 class KinesisStream:
     """A stream.
 
-    Attributes:
+    Args:
+        user: The connector, for errors.
         name: Its name, or its ARN.
         options: Arguments of boto3's client.
         retries: How often a request is repeated.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the client library is not installed.
     """
 
-    name: str
-    options: ClientOptions
-    retries: int
-
-    @classmethod
-    def checked(cls, user: str, name: str, options: Mapping[str, OptionValue] | None, retries: int) -> KinesisStream:
-        """Check the arguments of the class ``user``. Raises ``ConfigurationError``."""
+    def __init__(self, user: str, name: str, options: Mapping[str, OptionValue] | None, retries: int) -> None:
         require_client_library("boto3", "kinesis", user)
         if not name:
             raise ConfigurationError(f"{user} requires the name or the ARN of a stream.")
         if unknown := [option for option in options or {} if option not in _OPTIONS]:
             raise ConfigurationError(f"{user} has no option {unknown[0]!r}. There are {', '.join(_OPTIONS)}.")
         check_whole_number(retries, "retries", at_least=0)
-        return cls(name, ClientOptions(options or {}), retries)
+        self.name = name
+        self.retries = retries
+        self._options = ClientOptions(options or {})
 
     def __repr__(self) -> str:
-        return f"{self.name}, {self.options}"
+        return f"{self.name}, {self._options}"
 
     @property
     def client(self) -> Any:
         """The client of this process. It may be used in several threads."""
-        return _client(os.getpid(), self.retries, tuple(self.options.items()))
+        return _client(os.getpid(), self.retries, tuple(self._options.items()))
 
     @property
     def argument(self) -> dict[str, str]:
@@ -66,8 +64,8 @@ class KinesisStream:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
-            text = self.options.redacted(f"{what} the stream {self.name}: {type(error).__name__}: {error}")
-            raise JobError(text) from self.options.presentable(error)
+            text = self._options.redacted(f"{what} the stream {self.name}: {type(error).__name__}: {error}")
+            raise JobError(text) from self._options.presentable(error)
 
     def shards(self) -> dict[str, tuple[str, ...]]:
         """Return the ids of the shards that have records or may get some, each with those of its parents."""

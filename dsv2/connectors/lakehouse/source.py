@@ -11,21 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from dsv2.base.type_variables import T_co
-from dsv2.checks.arguments import as_milliseconds, check_at_least_one, check_whole_number
+from dsv2.checks.arguments import check_at_least_one, check_whole_number
 from dsv2.connectors.files.record_decoder import RecordDecoder
 from dsv2.errors import SchemaError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import (
-    AssigningSource,
     AssignmentState,
     DataclassSerializer,
     Portion,
     RoundRobinSplitAssigner,
-    SourceReader,
-    SourceReaderContext,
     SplitDiscovery,
     SplitEnumeratorContext,
 )
+from dsv2.sources.assignment import ReadingSource
+from dsv2.sources.shared_parts import FollowingSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,20 +33,8 @@ _BYTES_PER_BATCH = 128 << 20
 _LEAST_BYTES = 64 << 10
 
 
-class StoredFile(Protocol):
-    """A file with rows of a table."""
-
-    @property
-    def path(self) -> str:
-        """Its path."""
-
-    @property
-    def size(self) -> int:
-        """Its size in bytes."""
-
-
 class TableHistory(Protocol):
-    """The versions of a table, which are numbers."""
+    """The versions of a table, which are numbers. Its files have a ``path`` and a ``size`` in bytes."""
 
     def refresh(self) -> None:
         """Look for new versions."""
@@ -65,10 +52,10 @@ class TableHistory(Protocol):
         """Return the version that follows; None if there is none. Raises ``JobError`` if ``version`` is not known."""
 
     def rows(self, version: int) -> Sequence[Any]:
-        """Return the files (``StoredFile``) with all rows of a version."""
+        """Return the files with all rows of a version."""
 
     def new_rows(self, version: int) -> Sequence[Any]:
-        """Return the files (``StoredFile``) with the rows that a version adds. Raises ``JobError``."""
+        """Return the files with the rows that a version adds. Raises ``JobError``."""
 
     def batches(self, file: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file."""
@@ -145,7 +132,7 @@ class TableDiscovery(SplitDiscovery[TableSplit]):
         return None if stop == split and not is_last else Portion(stop, max(size, 1), is_last)
 
 
-class LakehouseSource(AssigningSource[T_co, TableSplit], SourceReader[T_co, TableSplit], Generic[T_co]):
+class LakehouseSource(FollowingSource, ReadingSource[T_co, TableSplit], Generic[T_co]):
     """Base class of the sources of lakehouse tables."""
 
     split_serializer = DataclassSerializer(TableSplit)
@@ -162,15 +149,13 @@ class LakehouseSource(AssigningSource[T_co, TableSplit], SourceReader[T_co, Tabl
         """Check the arguments. Raises ``ConfigurationError`` or ``SchemaError``."""
         if starting_version is not None:
             check_whole_number(starting_version, "starting_version", at_least=0)
-        if discovery_interval is not None:
-            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
+        super().__init__(discovery_interval)
         check_at_least_one(bytes_per_batch=bytes_per_batch)
         self._record_type = self.dsv2_record_type = record_type
         schema = import_module("dsv2.arrow").schema_of(record_type)
         self._columns: Sequence[str] = schema.names
         self._has_times = any(str(kind).startswith("timestamp") for kind in schema.types)
         self._starting_version = starting_version
-        self.discovery_interval = discovery_interval
         self.limit_per_batch = bytes_per_batch or _BYTES_PER_BATCH
 
     def __getstate__(self) -> dict[str, Any]:
@@ -184,10 +169,6 @@ class LakehouseSource(AssigningSource[T_co, TableSplit], SourceReader[T_co, Tabl
     @property
     def dsv2_why_rows(self) -> str | None:
         return "a datetime may have a time zone, which columns do not have" if self._has_times else ""
-
-    @property
-    def bounded(self) -> bool:
-        return self.discovery_interval is None
 
     @cached_property
     def _history(self) -> TableHistory:
@@ -208,9 +189,6 @@ class LakehouseSource(AssigningSource[T_co, TableSplit], SourceReader[T_co, Tabl
     @property
     def _zoned(self) -> list[str]:
         return [name for name in self._columns if self._history.has_zone(name)]
-
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, TableSplit]:
-        return self
 
     def read(self, start: TableSplit, stop: TableSplit, /) -> Iterator[RecordBatch[T_co]]:
         history, decoder = self._history, RecordDecoder(self._record_type, self._zoned)

@@ -62,9 +62,6 @@ class NatsSink(ParallelSink[T], Generic[T]):
         self._data = data
         self._headers = headers
 
-    def __repr__(self) -> str:
-        return f"NatsSink({self._connection!r})"
-
     def describe_target(self) -> str:
         return repr(self._connection)
 

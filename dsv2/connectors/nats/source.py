@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Generic
 
-from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset
 from dsv2.base.secrets import OptionValue
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import check_at_least_one
@@ -18,12 +18,13 @@ from dsv2.connectors.nats.connection import NatsConnection
 from dsv2.connectors.nats.message import NatsMessage, NatsSplit
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
+from dsv2.sources.shared_parts import DecodingSource
 
 _MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 1000, 64 << 20
 _SECONDS = 30
 
 
-class NatsSource(SplitSource[T_co, NatsSplit], Generic[T_co]):
+class NatsSource(DecodingSource[T_co], SplitSource[T_co, NatsSplit], Generic[T_co]):
     """Reads the messages of streams, each once. A stream is a split, and its position a number in the checkpoint.
 
     The source keeps nothing in the server: it reads with consumers that do not acknowledge and end with the
@@ -32,6 +33,7 @@ class NatsSource(SplitSource[T_co, NatsSplit], Generic[T_co]):
     Records have the timestamps at which messages were stored.
     """
 
+    record_types = (NatsMessage,)
     split_serializer = DataclassSerializer(NatsSplit)
 
     def __init__(
@@ -86,10 +88,6 @@ class NatsSource(SplitSource[T_co, NatsSplit], Generic[T_co]):
     def bounded(self) -> bool:
         return self._bounded
 
-    @property
-    def record_types(self) -> Collection[type]:
-        return (NatsMessage,)
-
     def refresh(self) -> None:
         async def infos(client: Any) -> list[Any]:
             return [await client.jetstream().stream_info(stream) for stream in self._streams]
@@ -124,9 +122,6 @@ class NatsSource(SplitSource[T_co, NatsSplit], Generic[T_co]):
             timestamps = [message.timestamp for message in messages]
             offsets = partial(_sequences_of, messages)
             yield SplitBatch(messages, self._decode, timestamps=timestamps, offsets=offsets)
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def has_read(self, split: NatsSplit, offset: Offset, /) -> bool:
         return int(offset) <= split.position

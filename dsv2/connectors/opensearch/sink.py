@@ -101,7 +101,7 @@ class OpenSearchSink(ParallelSink[T], Generic[T]):
         """
         own = {"Content-Type": "application/x-ndjson", **(headers or {})}
         bulk = f"{url.rstrip('/')}/{quote(index, safe='')}/_bulk?filter_path=items.*.status,items.*.error"
-        self._endpoint = Endpoint.checked("OpenSearchSink", bulk, own, retries, timeout)
+        self._endpoint = Endpoint("OpenSearchSink", bulk, own, retries, timeout)
         check_at_least_one(records_per_request=records_per_request)
         if not index:
             raise ConfigurationError("OpenSearchSink requires the name of an index.")
@@ -114,9 +114,6 @@ class OpenSearchSink(ParallelSink[T], Generic[T]):
         self._version = version
         self._records_per_request = records_per_request
         self.exactly_once = document_id is not None
-
-    def __repr__(self) -> str:
-        return f"OpenSearchSink({self._target})"
 
     def describe_target(self) -> str:
         return self._target
@@ -168,7 +165,7 @@ class OpenSearchSink(ParallelSink[T], Generic[T]):
             actions = refused
 
     def _results(self, pool: urllib3.PoolManager, body: bytes, count: int) -> list[_Result]:
-        answer = self._endpoint.send(pool, repr(self), "POST", body, {})
+        answer = self._endpoint.send(pool, repr(self), "POST", self._endpoint.url, body, {})
         try:
             results = [result for item in msgspec.json.decode(answer, type=_Answer).items for result in item.values()]
         except msgspec.DecodeError:

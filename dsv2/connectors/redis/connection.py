@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,41 +22,40 @@ _LOG = logging.getLogger(__name__)
 _SCHEMES = ("redis", "rediss", "unix")
 
 
-@dataclass(frozen=True)
 class RedisConnection:
     """The address of a server, with secrets that its ``repr`` hides.
 
-    Attributes:
+    Args:
+        user: The connector, for errors.
         url: The URL, such as ``rediss://user:password@host:6379/0``.
         options: Options of the client.
-        retry_ms: How long an unreachable server is retried, in ms.
+        retry_timeout: How long an unreachable server is retried.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the client library is not installed.
     """
 
-    url: str
-    options: ClientOptions
-    retry_ms: int
-
-    @classmethod
-    def checked(
-        cls, user: str, url: str, options: Mapping[str, OptionValue] | None, retry_timeout: timedelta
-    ) -> RedisConnection:
-        """Check the arguments of the class ``user``. Raises ``ConfigurationError``."""
+    def __init__(
+        self, user: str, url: str, options: Mapping[str, OptionValue] | None, retry_timeout: timedelta
+    ) -> None:
         require_client_library("redis", "redis", user)
         if urlsplit(url).scheme not in _SCHEMES:
             raise ConfigurationError(f"{user} requires a URL that begins with redis://, rediss:// or unix://.")
-        return cls(url, ClientOptions(options or {}), as_milliseconds(retry_timeout, "retry_timeout", at_least=1))
+        self._url = url
+        self._options = ClientOptions(options or {})
+        self._retry_seconds = as_milliseconds(retry_timeout, "retry_timeout", at_least=1) / 1000
 
     def __repr__(self) -> str:
-        return without_password(self.url)
+        return without_password(self._url)
 
     @contextmanager
     def opened(self, what: str) -> Iterator[Any]:
         """Open a ``redis.Redis``. An error of the client is raised as ``JobError``, which begins with ``what``."""
         import redis
 
-        secrets = ClientOptions({**self.options, "url": self.url})
+        secrets = ClientOptions({**self._options, "url": self._url})
         try:
-            with redis.Redis.from_url(self.url, **{**self.options, **_OWN_OPTIONS}) as client:
+            with redis.Redis.from_url(self._url, **{**self._options, **_OWN_OPTIONS}) as client:
                 self._wait_for(client)
                 yield client
         except (redis.RedisError, OSError, ValueError) as error:
@@ -67,7 +65,7 @@ class RedisConnection:
     def _wait_for(self, client: Any) -> None:
         from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
 
-        deadline = time.monotonic() + self.retry_ms / 1000
+        deadline = time.monotonic() + self._retry_seconds
         while True:
             try:
                 client.ping()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Generic, NamedTuple
@@ -77,11 +77,8 @@ class RedisSink(ParallelSink[T], Generic[T]):
         Raises:
             ConfigurationError: An argument is invalid, or the client library is not installed.
         """
-        self._connection = RedisConnection.checked("RedisSink", url, options, retry_timeout)
+        self._connection = RedisConnection("RedisSink", url, options, retry_timeout)
         self._command = command
-
-    def __repr__(self) -> str:
-        return f"RedisSink({self._connection!r})"
 
     def describe_target(self) -> str:
         return repr(self._connection)
@@ -105,17 +102,13 @@ class RedisSink(ParallelSink[T], Generic[T]):
         with self._connection.opened("Cannot write") as client:
             if (entry := _ledger(client, info).get(batch.subtask)) is not None:
                 info.is_written(batch.batch_id, entry.batch_id, entry.run_id)
-            commands, first = self._commands(batch), 0
+            commands = (encoded(self._command(record)) for part in batch.batches for record in part.rows())
+            first = 0
             while part := list(islice(commands, _COMMANDS_AT_ONCE)):
                 parts = [argument for command in part for argument in (len(command), *command)]
                 who = info.parallelism, info.run.run_id
                 client.eval(_WRITE, 1, _key_of(info), batch.subtask, batch.batch_id, first, *who, *parts)
                 first += len(part)
-
-    def _commands(self, batch: SinkBatch[T]) -> Iterator[list[bytes]]:
-        for part in batch.batches:
-            for record in part.records:
-                yield encoded(self._command(record))
 
 
 def _key_of(info: SinkInfo) -> str:

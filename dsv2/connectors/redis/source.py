@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic
+from typing import Generic
 
-from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset
 from dsv2.base.secrets import OptionValue
 from dsv2.base.type_variables import T_co
 from dsv2.checks.arguments import check_at_least_one
@@ -16,6 +16,7 @@ from dsv2.connectors.redis.connection import RedisConnection
 from dsv2.connectors.redis.stream import RedisEntry, StreamSplit, order_of
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
+from dsv2.sources.shared_parts import DecodingSource
 
 _ENTRIES_AT_ONCE = 1000
 _BEGINNING = "0-0"
@@ -27,7 +28,7 @@ return {#entries, #entries > 0 and entries[#entries][1] or ARGV[1]}
 """
 
 
-class RedisSource(SplitSource[T_co, StreamSplit], Generic[T_co]):
+class RedisSource(DecodingSource[T_co], SplitSource[T_co, StreamSplit], Generic[T_co]):
     """Reads the entries of streams, each once. A stream is a split, and its position an entry id in the checkpoint.
 
     The source uses no consumer group, and changes nothing in the server. Entries must exist until the micro-batch that
@@ -35,6 +36,7 @@ class RedisSource(SplitSource[T_co, StreamSplit], Generic[T_co]):
     before that, for example by ``MAXLEN``, are not noticed. Records have the timestamps of their ids.
     """
 
+    record_types = (RedisEntry,)
     split_serializer = DataclassSerializer(StreamSplit)
 
     def __init__(
@@ -62,7 +64,7 @@ class RedisSource(SplitSource[T_co, StreamSplit], Generic[T_co]):
         Raises:
             ConfigurationError: An argument is invalid, or the client library is not installed.
         """
-        self._connection = RedisConnection.checked("RedisSource", url, options, retry_timeout)
+        self._connection = RedisConnection("RedisSource", url, options, retry_timeout)
         if isinstance(streams, str) or not streams or len(set(streams)) < len(streams):
             raise ConfigurationError(f"streams must be a list of different keys, not {streams!r}.")
         check_at_least_one(records_per_batch=records_per_batch)
@@ -78,10 +80,6 @@ class RedisSource(SplitSource[T_co, StreamSplit], Generic[T_co]):
     @property
     def bounded(self) -> bool:
         return self._bounded
-
-    @property
-    def record_types(self) -> Collection[type]:
-        return (RedisEntry,)
 
     def refresh(self) -> None:
         with self._connection.opened("Cannot read streams") as client:
@@ -121,9 +119,6 @@ class RedisSource(SplitSource[T_co, StreamSplit], Generic[T_co]):
                 f"{missing} entries of the stream {start.stream} after {start.position} were deleted before they were "
                 f"read. Keep entries until the job has read them, or start it with a new checkpoint_location."
             )
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def has_read(self, split: StreamSplit, offset: Offset, /) -> bool:
         return order_of(str(offset)) <= order_of(split.position)

@@ -19,6 +19,8 @@ from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from dsv2.connectors.sql.ledger import SqlLedger
+
 _WITH_UPSERT = ("sqlite", "duckdb", "postgresql", *mysql.DIALECTS)
 
 
@@ -131,6 +133,8 @@ class SqlSink(DriverSink[T], Generic[T]):
 
     @cached_property
     def _ledger(self) -> SqlLedger:
+        from dsv2.connectors.sql.ledger import SqlLedger
+
         return SqlLedger(self._batch_table)
 
     def _check_table(self) -> None:
@@ -152,10 +156,9 @@ class SqlSink(DriverSink[T], Generic[T]):
         deleted = [False] * len(records) if self._deletes is None else list(map(self._deletes, records))
         last: dict[tuple[Any, ...], tuple[dict[str, Any], bool]] = {}
         for row, gone in zip(named, deleted, strict=True):
-            last.pop(
-                self._key_of(row), None
-            )  # in the order of the last changes: the database may compare texts loosely
-            last[self._key_of(row)] = row, gone
+            key = self._key_of(row)
+            last.pop(key, None)  # in the order of the last changes: the database may compare texts loosely
+            last[key] = row, gone
         written = [row for row, gone in last.values() if not gone]
         return written, [{f"dsv2_{name}": row[name] for name in self._key} for row, gone in last.values() if gone]
 
@@ -202,61 +205,3 @@ class SqlSink(DriverSink[T], Generic[T]):
         return statement.on_conflict_do_update(
             index_elements=self._key, set_={name: statement.excluded[name] for name in others}
         )
-
-
-class SqlLedger:
-    """The last micro-batch of each sink, in a table of the database, which is named as ``name`` or ``schema.name``."""
-
-    def __init__(self, name: str) -> None:
-        import sqlalchemy as sa
-        from sqlalchemy.dialects.mysql import VARBINARY
-
-        schema, _, own = name.rpartition(".")
-        exact = sa.String(500).with_variant(VARBINARY(2000), *mysql.DIALECTS)  # whose texts ignore upper case
-        self._table = sa.Table(
-            own,
-            sa.MetaData(),
-            sa.Column("sink", exact, primary_key=True),
-            sa.Column("batch", sa.BigInteger, nullable=False),
-            sa.Column("run", sa.String(100), nullable=False),
-            schema=schema or None,
-            mysql_engine="InnoDB",
-            mariadb_engine="InnoDB",
-        )
-
-    def create(self, opened: sa.Connection) -> None:
-        """Create the table unless it exists."""
-        import sqlalchemy as sa
-
-        opened.execute(sa.schema.CreateTable(self._table, if_not_exists=True))
-
-    def is_written(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> bool:
-        """Return whether a micro-batch was written. Raises ``JobError`` as ``SinkInfo.is_written`` does."""
-        entry = self._entry(opened, info)
-        return entry is not None and info.is_written(batch_id, *entry)
-
-    def note(self, opened: sa.Connection, info: SinkInfo, batch_id: int) -> None:
-        """Note that a micro-batch is written. Of two transactions that do so at once, one fails."""
-        import sqlalchemy as sa
-
-        new = {"batch": batch_id, "run": info.run.run_id}
-        entry = self._entry(opened, info)
-        if entry is None:
-            opened.execute(sa.insert(self._table).values(sink=sa.literal(info.name, sa.String), **new))
-            return
-        before, run = entry
-        same = self._is_of(info), self._table.c.batch == before, self._table.c.run == run
-        if opened.execute(sa.update(self._table).where(*same).values(new)).rowcount == 0:
-            raise JobError("Another attempt has written a micro-batch of this sink at the same time.")
-
-    def _entry(self, opened: sa.Connection, info: SinkInfo) -> tuple[int, str] | None:
-        import sqlalchemy as sa
-
-        query = sa.select(self._table.c.batch, self._table.c.run).where(self._is_of(info))
-        found = opened.execute(query).one_or_none()
-        return None if found is None else (int(found[0]), str(found[1]))
-
-    def _is_of(self, info: SinkInfo) -> sa.ColumnElement[bool]:
-        import sqlalchemy as sa
-
-        return self._table.c.sink == sa.literal(info.name, sa.String)

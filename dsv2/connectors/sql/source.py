@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
-from dsv2.base.record_position import SplitName
 from dsv2.base.type_variables import T_co
-from dsv2.checks.arguments import as_milliseconds, check_whole_number
+from dsv2.checks.arguments import check_whole_number
 from dsv2.connectors.row_arguments import check_columns_of
 from dsv2.connectors.sql.database import Database
 from dsv2.errors import JobError
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
+from dsv2.sources.shared_parts import DecodingSource, FollowingSource
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -42,7 +42,7 @@ class SqlRange:
         return "rows"
 
 
-class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
+class SqlSource(DecodingSource[T_co], FollowingSource, SplitSource[T_co, SqlRange], Generic[T_co]):
     """Reads the rows of a table or view of a SQL database in the order of a number, with SQLAlchemy.
 
     Each row has another number, and rows that are added later have greater ones: an identity or AUTO_INCREMENT column.
@@ -85,14 +85,12 @@ class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
         """
         check_columns_of("SqlSource", columns)
         check_whole_number(rows_per_batch, "rows_per_batch")
-        if discovery_interval is not None:
-            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
+        super().__init__(discovery_interval)
         self._database = Database("SqlSource", url, options or {})
         self._table_name = table
         self._columns = tuple(columns)
         self._decode = decode
         self._by = by
-        self.discovery_interval = discovery_interval
         self.limit_per_batch = rows_per_batch
         self._available: int | None = None
 
@@ -102,10 +100,6 @@ class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process."""
         return {name: value for name, value in vars(self).items() if name != "_table"}
-
-    @property
-    def bounded(self) -> bool:
-        return self.discovery_interval is None
 
     def refresh(self) -> None:
         import sqlalchemy as sa
@@ -127,9 +121,6 @@ class SqlSource(SplitSource[T_co, SqlRange], Generic[T_co]):
             stop, size = opened.execute(sa.select(sa.func.max(numbers.c[self._by]), sa.func.count())).one()
         stop = end if stop is None else self._checked(stop)  # None: rows were deleted
         return Portion(replace(split, position=stop), max(size, 1), split.is_bounded and stop == end)
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def read(self, start: SqlRange, stop: SqlRange, /) -> Iterator[SplitBatch[T_co]]:
         import sqlalchemy as sa

@@ -205,6 +205,9 @@ class NamesPassword(Broken):
     def describe_target(self) -> str:
         return f"table://user:{self.password}@{self.table}"
 
+    def __repr__(self) -> str:
+        return "NamesPassword"
+
 
 class ErrorNamesPassword(Broken):
     def begin(self, info: SinkInfo, batch_id: int) -> None:
