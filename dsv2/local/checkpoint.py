@@ -93,7 +93,7 @@ class LocalCheckpoint:
     Args:
         folder: The folder.
         durable: Whether a micro-batch is forced to the disk.
-        memory_budget: The bytes of memory for pages that stay decoded between micro-batches. 0: none do.
+        memory_budget: The bytes of memory for decoded pages (``PageBudget``).
     """
 
     def __init__(self, folder: LocalFolder, *, durable: bool = True, memory_budget: int = 0) -> None:
@@ -101,7 +101,7 @@ class LocalCheckpoint:
         self._durable = durable
         self.memory_budget = memory_budget
         self._log = PageLog(folder.place(LOCAL_FILES), durable=durable)
-        self.pages = StatePages(self._log, PageBudget(memory_budget) if memory_budget else None)
+        self.pages = StatePages(self._log, PageBudget(memory_budget))
         """The pages of the running micro-batch."""
         self._lock: IO[bytes] | None = None
         self._noted: dict[str, object] = {}  # the fields of the last micro-batch that this process has written
@@ -240,8 +240,7 @@ class LocalCheckpoint:
             CorruptDataError: The log is damaged.
         """
         self._log.recover(writes=self._lock is not None)
-        if self.pages.budget is not None:
-            self.pages.budget.clear()  # of the pages of an earlier run
+        self.pages.budget.clear()  # of the pages of an earlier run
         if not self._log.notes:
             return None
         place = self.folder.place(LOCAL_FILES)

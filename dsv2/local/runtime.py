@@ -95,7 +95,8 @@ class LocalRuntime:
             minutes, also without ``restarts``.
         memory_budget: The memory in MB for keyed state that stays decoded between micro-batches, in a job with a
             checkpoint and without checks. The state that was not used for the longest time leaves it, and is read from
-            the disk when it is used again. Worker processes share it equally.
+            the disk when it is used again. A micro-batch that uses twice as much, and more than 32 MB,
+            writes state before its end to release memory. Worker processes share it equally.
 
     Raises:
         ConfigurationError: A size in ``batches`` or ``processes`` is not a whole number of at least 1, or

@@ -20,10 +20,10 @@ _REST = ""  # the map with the state that is not in pages
 class StatePages:
     """The pages of all subtasks, with the changes of the running micro-batch."""
 
-    def __init__(self, log: PageLog, budget: PageBudget | None) -> None:
+    def __init__(self, log: PageLog, budget: PageBudget) -> None:
         self._log = log
         self.budget = budget
-        """The memory for pages that stay decoded. None: none do."""
+        """The memory for decoded pages."""
 
     def of(self, uid: str, subtask: int) -> SubtaskPages:
         """Return the pages of a subtask. ``uid``: The first operator of its chain."""

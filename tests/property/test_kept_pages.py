@@ -31,7 +31,7 @@ VALUES = (
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["set", "set", "add", "remove", "timer", "read", "commit", "commit", "crash"]),
+        st.sampled_from(["set", "set", "add", "remove", "timer", "read", "spill", "commit", "commit", "crash"]),
         st.integers(0, KEYS),
         VALUES,
     ),
@@ -116,6 +116,8 @@ def test_behaves_like_a_dict(most: int, before: int, steps: list[Step]) -> None:
                     stored.timers[key] = [key]
                 case "read":
                     assert stored.store.find(key) is None or key in stored.store
+                case "spill":
+                    stored.store.snapshot()
                 case "commit":
                     stored.commit()
                 case _:
@@ -201,3 +203,38 @@ def test_budget_knows_how_much_memory_pages_take(has_timers: bool) -> None:
     finally:
         tracemalloc.stop()
     assert 0.7 < budget.size / taken < 1.5
+
+
+def test_use_of_a_micro_batch_is_limited_in_all_maps_together() -> None:
+    budget = PageBudget(0, working=1_000)
+    first, second = budget.new_map(), budget.new_map()
+    assert not first.use(900)
+    assert not second.use(100)
+    assert not second.use(200)  # has not its part, although all exceed the limit
+    assert second.use(600)
+    assert not second.use(0)
+    assert first.use(1_001)
+
+
+def test_size_of_a_micro_batch_is_known() -> None:
+    """The budget knows what new keys, read pages, timers and windows take, before anything is stored."""
+    count = 20_000
+    store = PagedKeyedStore(CODEC, OWNER, True, in_entries(KeptEntries(), CODEC, PageBudget(0), rows=32))
+    timers, column = TimerService(Domain.EVENT_TIME, store), store.column("state")
+    for reads in (False, True):
+        tracemalloc.start()
+        try:
+            for key in range(count):
+                store.touch(key)
+                if reads:
+                    column[key] += 1
+                else:
+                    column[key] = key + (1 << 40)
+                    timers.register(key, key + (1 << 41))
+            gc.collect()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 0.6 < store.decoded_size / taken < 1.6
+        store.snapshot()
+        assert store.decoded_size == 0

@@ -21,7 +21,7 @@ class WorkerSettings:
         count: Their number.
         checks: Whether frames are serialized, and records are compared.
         durable: Whether their logs are forced to the disk.
-        memory_budget: The bytes of memory for pages that stay decoded in one of them. 0: none do.
+        memory_budget: The bytes of memory for decoded pages in one of them (``PageBudget``).
         logs: Their logs. Empty: there is no checkpoint.
         lock: The file that locks the checkpoint. None: there is none.
     """

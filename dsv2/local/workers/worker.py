@@ -60,8 +60,7 @@ class Worker(LevelTasks):
         self._is_prepared = False
         self._restore: ChainRestore | None = None
         context = JobContext.in_process(job.plan, time, clock, Codec(job.registry))
-        budget = PageBudget(settings.memory_budget) if settings.memory_budget else None
-        pages = None if self._log is None else StatePages(self._log, budget)
+        pages = None if self._log is None else StatePages(self._log, PageBudget(settings.memory_budget))
         super().__init__(job, number, context, clock, pages)
 
     def begin_restore(self, head: int, program: ProgramDescription, sent: dict[str, list[SentBefore]]) -> None:

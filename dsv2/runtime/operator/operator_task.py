@@ -316,6 +316,15 @@ class OperatorTask:
         """Remove restored fields of the function whose names are not in ``names``."""
         self._fields.keep_only(names)
 
+    @property
+    def exceeds_memory(self) -> bool:
+        """True if its keyed state should be spilled."""
+        return self._store.exceeds_budget()
+
+    def spill(self) -> None:
+        """Store changed keyed state before the end of the micro-batch, to release memory. Call ``complete`` first."""
+        self._store.snapshot()
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values, bytes and ``Nested`` fields. Encode it before anything else happens."""
         self._calls.begin_micro_batch()

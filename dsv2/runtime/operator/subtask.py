@@ -122,10 +122,12 @@ class Subtask:
             batch = batch.received(self._origin)
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))
+            self._spill_excess()
             self._chain.flush_full(self._emit)
             return
         for piece in [batch] if self._head.takes_whole_batches else batch.pieces(PIECE_RECORDS):
             self._guarded(partial(gate.receive, number, piece, controls))
+            self._spill_excess()
             self._chain.flush_full(self._emit)
 
     def complete(self) -> None:
@@ -226,6 +228,13 @@ class Subtask:
         self.begin_batch()  # what is due comes before the end of an input
         for channel, controls in announcements:
             self.receive(channel, NO_RECORDS, controls)
+
+    def _spill_excess(self) -> None:
+        excess = [task for task in self._tasks if task.exceeds_memory]
+        if excess:
+            self.complete()
+            for task in excess:
+                self._guarded(task.spill)
 
     def _guarded(self, action: Callable[[], object]) -> None:
         try:

@@ -14,6 +14,7 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.immutable import IMMUTABLE, is_immutable
 from dsv2.runtime.state.migrations import Migrations
+from dsv2.runtime.state.page_budget import decoded_size
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
 from dsv2.spi import KeyEntry
@@ -25,7 +26,7 @@ _TIMERS = frozenset({0, 1})  # their names in entries
 class KeyPages(Pages):
     """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
-    __slots__ = ("_encoded", "_kept", "_new_dict", "columns", "entries", "migrations", "numbers")
+    __slots__ = ("_encoded", "_new_dict", "columns", "entries", "kept", "migrations", "numbers")
 
     def __init__(
         self,
@@ -37,8 +38,9 @@ class KeyPages(Pages):
     ) -> None:
         super().__init__(codec, owner, store)
         self._new_dict = new_dict
-        self._kept = None if store.budget is None else store.budget.new_map()
         self._encoded: list[list[Any]] = []  # the columns of the page that was encoded last
+        self.kept = None if store.budget is None else store.budget.new_map()
+        """The pages that stay decoded. None: none do."""
         self.numbers: dict[Any, int] = {}
         """The page number of each key that was accessed since the last snapshot."""
         self.entries: dict[Any, KeyEntry] = new_dict() if entries is None else entries
@@ -76,24 +78,27 @@ class KeyPages(Pages):
             self.numbers.update(dict.fromkeys(filter(self.numbers.__contains__, self.load(number)), number))
         return new
 
+    @property
+    def decoded_size(self) -> int:
+        values = sum(map(len, self.columns.values())) + len(self.numbers)
+        return super().decoded_size + decoded_size(0, 0, values, len(self.entries))
+
     def snapshot(self) -> tuple[int, dict[int, bytes], int]:
         """Take a snapshot and drop all decoded pages, so that later changes load the page again."""
         state = super().snapshot()
-        self._forget()
         if self._store.budget is not None:
             self._store.budget.enforce()
         return state
 
     def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
         super().adopt(pages, stored)
-        self._forget()
-        if self._kept is not None:
-            self._kept.clear()
+        if self.kept is not None:
+            self.kept.clear()
 
     def clear(self) -> None:
         super().clear()
-        if self._kept is not None:
-            self._kept.clear()
+        if self.kept is not None:
+            self.kept.clear()
 
     def _values_of(self, key: Any) -> KeyEntry:
         """All values of a key, by name."""
@@ -101,12 +106,13 @@ class KeyPages(Pages):
         return {**states, **self.entries.get(key, {})}
 
     def _stored_page(self, number: int) -> Page:
-        if self._kept is not None and (columns := self._kept.columns(number)) is not None:
-            return self._load(columns)
+        if self.kept is not None and (kept := self.kept.get(number)) is not None:
+            self._loaded_bytes += len(kept.data)
+            return self._load(kept.columns)
         return super()._stored_page(number)
 
     def _write(self, number: int, data: bytes) -> None:
-        kept, (_, names, *columns) = self._kept, self._encoded
+        kept, (_, names, *columns) = self.kept, self._encoded
         if kept is None or not kept.has(number, data):
             super()._write(number, data)
         if kept is None:
@@ -118,8 +124,10 @@ class KeyPages(Pages):
             kept.remove(number)
 
     def _forget(self) -> None:
-        self._decoded.clear()
+        super()._forget()
         self.numbers.clear()
+        if self.kept is not None:
+            self.kept.use(0)
         for column in self.columns.values():
             column.clear()
 

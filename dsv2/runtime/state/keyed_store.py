@@ -186,6 +186,16 @@ class PagedKeyedStore:
                 self._deadlines[domain].hasten(number, later)
         return due
 
+    @property
+    def decoded_size(self) -> int:
+        """The approximate memory in bytes that the next ``snapshot`` releases."""
+        return self._pages.decoded_size + sum(pane.decoded_size for pane in self.panes)
+
+    def exceeds_budget(self) -> bool:
+        """Return whether a ``snapshot`` should be taken before the end of the micro-batch, to release memory."""
+        kept = self._pages.kept
+        return kept is not None and kept.use(self.decoded_size)
+
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()

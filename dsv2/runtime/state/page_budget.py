@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 _BYTES_PER_PAGE: Final = 700  # measured, as the following, for small values
 _BYTES_PER_KEY: Final = 120
 _BYTES_PER_ENTRY: Final = 250  # the timers of a key
+_WORKING: Final = 2  # times the memory of pages that stay, because a page that is stored early may be read again
+_LEAST_WORKING: Final = 32 << 20
 
 
 class KeptPage(NamedTuple):
@@ -25,13 +27,20 @@ class KeptPage(NamedTuple):
 
 
 class PageBudget:
-    """Limits the memory for the pages that stay to ``most`` bytes, in all maps of a job."""
+    """Limits the memory for decoded pages, in all maps of a job.
 
-    __slots__ = ("_maps", "_most", "size")
+    Args:
+        most: The bytes for pages that stay between micro-batches.
+        working: The bytes for those that a micro-batch uses. None (default): twice ``most``, at least 32 MB.
+    """
 
-    def __init__(self, most: int) -> None:
+    __slots__ = ("_maps", "_most", "_most_working", "_working", "size")
+
+    def __init__(self, most: int, working: int | None = None) -> None:
         self._most = most
+        self._most_working = max(_WORKING * most, _LEAST_WORKING) if working is None else working
         self._maps: list[KeptPages] = []
+        self._working = 0
         self.size = 0
         """The bytes that all pages take, approximately."""
 
@@ -48,27 +57,37 @@ class PageBudget:
             largest = max(self._maps, key=lambda kept: kept.size)
             largest.evict(max(largest.size - excess, 0))
 
+    def use(self, working: int, before: int) -> bool:
+        """Note that the pages of a map that the micro-batch uses take ``working`` bytes, and took ``before``.
+
+        Returns:
+            Whether it should store them now: all maps together exceed the limit, and this one takes more than its part.
+        """
+        self._working += working - before
+        return self._working > self._most_working and working * len(self._maps) > self._most_working
+
     def clear(self) -> None:
         """Called when the maps are no longer used."""
         self._maps.clear()
+        self._working = 0
         self.size = 0
 
 
 class KeptPages:
     """The pages of one map that stay, by last use."""
 
-    __slots__ = ("_budget", "_pages", "size")
+    __slots__ = ("_budget", "_pages", "_working", "size")
 
     def __init__(self, budget: PageBudget) -> None:
         self._budget = budget
         self._pages: dict[int, KeptPage] = {}
         self.size = 0
         """The memory that they take, approximately."""
+        self._working = 0  # of the pages that the micro-batch uses, approximately
 
-    def columns(self, number: int) -> Sequence[Sequence[Any]] | None:
-        """Return the columns of a page; None if it is not kept."""
-        page = self._pages.get(number)
-        return None if page is None else page.columns
+    def get(self, number: int) -> KeptPage | None:
+        """Return a page, or None."""
+        return self._pages.get(number)
 
     def has(self, number: int, data: bytes) -> bool:
         """Return whether a page is kept with these bytes."""
@@ -78,7 +97,7 @@ class KeptPages:
     def put(self, number: int, data: bytes, columns: Sequence[Sequence[Any]], entries: int) -> None:
         """Keep a page, which was used. ``entries``: The number of its keys with timers."""
         self.remove(number)
-        size = 2 * len(data) + _BYTES_PER_PAGE + _BYTES_PER_KEY * len(columns[0]) + _BYTES_PER_ENTRY * entries
+        size = decoded_size(len(data), 1, len(columns[0]), entries)
         self._pages[number] = KeptPage(data, columns, size)
         self.size += size
         self._budget.size += size
@@ -90,6 +109,11 @@ class KeptPages:
             self.size -= page.size
             self._budget.size -= page.size
 
+    def use(self, working: int) -> bool:
+        """Note that the micro-batch uses pages of ``working`` bytes. Return whether it should store them now."""
+        before, self._working = self._working, working
+        return self._budget.use(working, before)
+
     def evict(self, size: int) -> None:
         """Remove the pages whose last use is the longest ago, until at most ``size`` bytes are left."""
         for number in list(self._pages):
@@ -100,3 +124,15 @@ class KeptPages:
     def clear(self) -> None:
         """Remove all pages."""
         self.evict(0)
+
+
+def decoded_size(data: int, pages: int, keys: int, entries: int) -> int:
+    """Return the approximate memory of decoded pages in bytes.
+
+    Args:
+        data: The bytes that they take when they are stored.
+        pages: Their number.
+        keys: The number of their keys.
+        entries: The number of their keys with timers.
+    """
+    return 2 * data + _BYTES_PER_PAGE * pages + _BYTES_PER_KEY * keys + _BYTES_PER_ENTRY * entries

@@ -32,7 +32,7 @@ class PageStore(Protocol):
 
     @property
     def budget(self) -> PageBudget | None:
-        """The memory for pages that stay decoded after a snapshot. None: none do."""
+        """The memory for decoded pages. None: none stay after a snapshot, and all until then."""
 
     def get(self, number: int) -> bytes | None:
         """Return a page, or None. Raises ``CorruptDataError`` if it is damaged."""
@@ -167,7 +167,7 @@ def in_entries(entries: Entries, codec: Codec, budget: PageBudget | None = None,
     Args:
         entries: The map.
         codec: Wraps pages.
-        budget: The memory for pages that stay decoded after a snapshot. None: none do.
+        budget: The memory for decoded pages. None: none stay after a snapshot, and all until then.
         rows: The number of rows of a table that a page should have on average. None: ``ROWS_PER_PAGE``.
     """
     return lambda name, owner: EntryPages(entries, name, codec, owner, budget, rows)

@@ -14,6 +14,7 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
+from dsv2.runtime.state.page_budget import decoded_size
 from dsv2.runtime.state.page_store import PageStore
 
 KEYS_PER_PAGE = 32
@@ -31,16 +32,22 @@ Page: TypeAlias = dict[Any, Any]
 class PageCache:
     """Decoded pages. Callers that change a page add its number to ``changed``."""
 
-    __slots__ = ("_codec", "_decoded", "_owner", "_store", "changed", "stored")
+    __slots__ = ("_codec", "_decoded", "_loaded_bytes", "_owner", "_store", "changed", "stored")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         self._codec = codec
         self._owner = owner
         self._store = store
         self._decoded: dict[int, Page] = {}
+        self._loaded_bytes = 0  # of the decoded pages, as they are stored
         self.changed: set[int] = set()
         self.stored: Collection[int] = ()
         """The numbers of the pages in the store. All others are empty."""
+
+    @property
+    def decoded_size(self) -> int:
+        """The approximate memory of the decoded pages in bytes."""
+        return decoded_size(self._loaded_bytes, len(self._decoded), 0, 0)
 
     def load(self, number: int) -> Page:
         """Return page ``number`` for reading and changing. Raises ``CorruptDataError`` if it is damaged or missing."""
@@ -63,15 +70,13 @@ class PageCache:
                 self._put(number, self._decoded[number])
             elif number in self.stored:
                 self._store.remove(number)
-        self.changed.clear()
-        self._decoded.clear()  # else all pages would be in memory in the end
+        self._forget()  # else all pages would be in memory in the end
         self.stored = stored
         return self._store.snapshot()
 
     def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
         """Restore the result of a ``save``, with the pages that were ``stored``."""
-        self._decoded.clear()
-        self.changed.clear()
+        self._forget()
         self._store.restore(pages)
         self.stored = stored
 
@@ -79,9 +84,14 @@ class PageCache:
         """Remove all pages."""
         for number in self.stored:
             self._store.remove(number)
-        self._decoded.clear()
-        self.changed.clear()
+        self._forget()
         self.stored = ()
+
+    def _forget(self) -> None:
+        """Drop the decoded pages."""
+        self.changed.clear()
+        self._decoded.clear()
+        self._loaded_bytes = 0
 
     def _is_stored(self, number: int) -> bool:
         return number in self.stored
@@ -100,6 +110,7 @@ class PageCache:
         data = self._store.get(number)
         if data is None:
             raise CorruptDataError(f"{self._owner}: page {number} is missing.")
+        self._loaded_bytes += len(data)
         return self._decode(number, data)
 
     def _decode(self, number: int, data: bytes) -> Page:
@@ -291,6 +302,11 @@ class PagedMap:
 
     def __len__(self) -> int:
         return self._stored + len(self.live)
+
+    @property
+    def decoded_size(self) -> int:
+        """The approximate memory in bytes that the next snapshot releases."""
+        return decoded_size(0, 0, len(self.live), 0) + self._pages.decoded_size
 
     def take(self, key: Any, default: Any = None) -> Any:
         """Move the value of a ``key`` that is not in ``live`` there and return it; ``default`` if it has none."""
