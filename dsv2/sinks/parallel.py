@@ -36,7 +36,8 @@ class SinkBatch(Generic[T_co]):
 class ParallelSink(Sink[T], Generic[T]):
     """Base class of sinks that are written in tasks, or in the worker processes of the local runtime.
 
-    The sink is pickled and sent to them, so open connections in ``write``. With one local process it is not pickled.
+    The sink is pickled and sent to them before ``begin`` is called, so open connections in ``write``. With one local
+    process it is not pickled.
     """
 
     @abstractmethod

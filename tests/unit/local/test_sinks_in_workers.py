@@ -219,10 +219,13 @@ def test_refused_records_are_dead_letters_as_with_one_process(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.nightly), "after"])
-def test_micro_batch_is_completed_after_a_worker_has_died_in_a_sink(when: str, tmp_path: Path) -> None:
+def test_micro_batch_is_completed_after_a_worker_has_died_in_a_sink(
+    when: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     sink = Files(tmp_path, once(tmp_path / "died", 2, die, when))
     assert run(sink, 2).progress.restarts == 1
     assert sink.records() == EXPECTED
+    assert "Sink (uid 'out'), subtask 1" in caplog.text
     repeated = [call for call in sink.calls() if call.batch_id == 2]
     first, last = repeated[0].run, repeated[-1].run
     assert first != last
