@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from runtime_spark.job.query_job import QueryJob, unprocessed
 from runtime_spark.job.server_run import ENDED_BETWEEN_BATCHES, ServerRun
 from runtime_spark.sink.driver_sinks import DriverSinks
 
+_LOG = logging.getLogger("dsv2.spark.connect")
 _POLL_SECONDS = 0.1
 _CONFLICTS = 3
 
@@ -204,6 +206,14 @@ class ConnectJob(ThreadJob, QueryJob):
     def progress(self) -> JobProgress:
         """The progress as of the last complete micro-batch."""
         return self._passed_on
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        try:
+            return super()._ends_within(seconds)
+        except KeyboardInterrupt:
+            text = "Job %r continues on the server of Spark Connect. To stop it there, create the file %s."
+            _LOG.warning(text, self._plan.job_name, self._files.stop_file)
+            raise
 
     def _request_stop(self) -> None:
         if not self._over.is_set() and not self._has_ended:

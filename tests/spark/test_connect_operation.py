@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from components.spark_connect import ConnectServer
 from runtime_spark.platform.driver_processes import is_gone
 from tests import ROOT
-from tests.spark.connect_streams import KEYS, PER_BATCH, command, counts, results
+from tests.spark.connect_streams import KEYS, PER_BATCH, SECONDS, command, counts, results
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -93,16 +94,20 @@ def test_dead_letter_is_processed_again(found_nightly: dict[str, Any]) -> None:
 @pytest.mark.nightly
 def test_job_whose_client_has_ended_is_stopped_by_a_file(connect_server: ConnectServer, tmp_path: Path) -> None:
     url, module = connect_server.url, "connect_operation"
-    client = subprocess.Popen(command(url, tmp_path, "endless:job", module=module), cwd=ROOT)
     lines, drivers = tmp_path / "job/lines", tmp_path / "job/checkpoint/dsv2/drivers"
-    wait_until(lambda: bool([*lines.glob("*")]) or client.poll() is not None)
-    client.kill()
-    client.wait()
+    with subprocess.Popen(
+        command(url, tmp_path, "endless:job", module=module), cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as client:
+        wait_until(lambda: bool([*lines.glob("*")]) or client.poll() is not None)
+        client.send_signal(signal.SIGINT)
+        _, log = client.communicate(timeout=SECONDS)
+    assert "Job 'counting' continues on the server of Spark Connect." in log
     refused = results(url, tmp_path, "refused:job", module=module)["refused"]
     found = re.search(
         r"Another driver runs a job .* If its client has ended, create the file (\S+) to stop it", refused
     )
     assert found is not None, refused
+    assert f"create the file {found[1]}." in log
     Path(found[1]).touch()
     # The server ends its process with the query. The next start sees that it is gone.
     wait_until(lambda: all(is_gone(json.loads(file.read_text(encoding="utf-8"))) for file in drivers.glob("*.json")))
