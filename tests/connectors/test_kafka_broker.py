@@ -32,7 +32,7 @@ PLACES = [TopicPartition("readings", number) for number in range(3)]
 def broker_of(
     servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20), clock: Clock | None = None
 ) -> Broker:
-    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout, group), clock or SystemClock())
+    return Broker(KafkaConnection("A test", servers, {}, retry_timeout, group), clock or SystemClock())
 
 
 def some_attempts() -> Clock:
@@ -104,7 +104,7 @@ from dsv2.connectors.kafka.split import TopicPartition
 module._FIRST_PAUSE_SECONDS = 0.0
 module._LOG.disabled = True
 servers, topic = sys.argv[1:]
-broker = module.Broker(KafkaConnection.checked("A test", servers, {}, timedelta(seconds=20)), SystemClock())
+broker = module.Broker(KafkaConnection("A test", servers, {}, timedelta(seconds=20)), SystemClock())
 place = TopicPartition(topic, 0)
 for number in range(300):
     module._FIRST_ANSWER_SECONDS = (1 + number % 10) / 1000
@@ -139,7 +139,7 @@ servers, topic = sys.argv[1:]
 
 def ask(name):
     for number in range(20):
-        broker = Broker(KafkaConnection.checked("A test", servers, {}, timedelta(minutes=1)), SystemClock())
+        broker = Broker(KafkaConnection("A test", servers, {}, timedelta(minutes=1)), SystemClock())
         assert broker.group_offset(f"{name}-{number}", TopicPartition(topic, 0)) is None
         broker.close()
 

@@ -20,6 +20,7 @@ from dsv2.connectors.postgres.server import Connection, Server
 from dsv2.connectors.postgres.settings import PostgresConnection
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
+from tests.durations import ms
 from tests.postgres_values import KEPT, OTHER_FORMS, TYPES
 from tests.replicated_tables import Run, Table
 
@@ -146,7 +147,7 @@ def test_deletion_needs_the_key_only(postgres_server: PostgresServer, new_table:
 
 def test_transactions_do_not_depend_on_the_settings_of_the_user(postgres_server: PostgresServer) -> None:
     options = "-cdefault_transaction_isolation=serializable -csynchronous_commit=off -carray_nulls=off"
-    server = Server(PostgresConnection(f"{postgres_server.conninfo} options='{options}'", 1000))
+    server = Server(PostgresConnection("A test", f"{postgres_server.conninfo} options='{options}'", ms(1000)))
 
     def settings(connection: Connection) -> list[Any]:
         names = ("default_transaction_isolation", "synchronous_commit", "array_nulls")

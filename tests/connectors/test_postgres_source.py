@@ -21,6 +21,7 @@ from dsv2.jobs.handle import Trigger
 from dsv2.model import RecordBatch, RecordPosition
 from dsv2.sinks import SinkBatch, SinkInfo
 from dsv2.sources import SplitBatch
+from tests.durations import ms
 from tests.replicated_tables import Run, Table, state_after, summaries
 from tests.support import local_environment
 
@@ -182,7 +183,7 @@ def test_transactions_belong_to_the_range_of_their_commit(table: Table) -> None:
     start = run.at()["log"]
     for number in range(3):
         table.execute(f"UPDATE {{}} SET name = '{number}' WHERE id < 3")
-    settings = ReplicationSettings(PostgresConnection(table.conninfo, 1000), table.name, table.name)
+    settings = ReplicationSettings(PostgresConnection("A test", table.conninfo, ms(1000)), table.name, table.name)
     server = Server(settings.connection)
     log, oid = Log(server, settings), table.execute("SELECT '{}'::regclass::oid")[0][0]
     end = log.end()

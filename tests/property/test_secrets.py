@@ -115,7 +115,7 @@ def test_passwords_of_postgres(password: str, conninfo_with: Callable[[str], str
         source = PostgresSource[Any](conninfo, "t", slot_name="s", decode=dict)
         sink = PostgresSink[Any](conninfo, "t", ["id"], retry_timeout=ms(1))
         show_plan(shown, source, sink)
-        connection = PostgresConnection.checked("test", conninfo, ms(1))
+        connection = PostgresConnection("test", conninfo, ms(1))
         shown.append(repr(Server(connection)))
         parts = [option.val.decode() for option in Conninfo.parse(conninfo.encode()) if option.val is not None]
         said = psycopg.OperationalError(f"what libpq may say: {parts} {' '.join(parts)} {quote(' '.join(parts))}")
@@ -151,7 +151,7 @@ def use_kafka(shown: list[str], password: str, servers: str, options: dict[str, 
     source = KafkaSource(servers, topics="t", decode=values(int), options=options)
     sink = KafkaSink[int](servers, "t", str.encode, options=options)  # type: ignore[arg-type]
     show_plan(shown, source, sink)
-    connection = KafkaConnection.checked("test", servers, options, ms(1))
+    connection = KafkaConnection("test", servers, options, ms(1))
     said = f"what the client may say: {password} {password!r} {json.dumps(password)}"
     error = KafkaError(KafkaError._AUTHENTICATION, said)
     show_failure(shown, failure_of(connection, "It failed", error), connection, psycopg.Error(said))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
-from dsv2.connectors.kafka.tokens import OAuthCallback, TokenSource, check_login
+from dsv2.connectors.kafka.tokens import OAuthCallback, check_login
 from dsv2.errors import ConfigurationError
 
 Config: TypeAlias = dict[str, Any]
@@ -54,38 +53,30 @@ _TRANSACTION_DEFAULTS: Config = {"transaction.timeout.ms": 60_000}
 _NO_GROUP = "dsv2"  # the client requires a group even if it never joins one
 
 
-@dataclass(frozen=True)
 class KafkaConnection:
     """A cluster and how to connect to it.
 
-    Attributes:
+    Args:
+        user: The connector, for errors.
         bootstrap_servers: "host:port,host:port".
         options: Options of librdkafka.
-        retry_timeout_ms: How long to retry while no broker answers, in ms.
+        retry_timeout: How long to retry while no broker answers.
         group_id: The consumer group, if there is one.
-        tokens: The tokens of SASL OAUTHBEARER, if a function returns them.
+        oauth_cb: Returns the tokens of SASL OAUTHBEARER.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the client library is not installed.
     """
 
-    bootstrap_servers: str
-    options: ClientOptions
-    retry_timeout_ms: int
-    group_id: str | None = None
-    tokens: TokenSource | None = None
-
-    @staticmethod
-    def checked(
+    def __init__(
+        self,
         user: str,
         bootstrap_servers: str,
         options: Mapping[str, OptionValue],
         retry_timeout: timedelta,
         group_id: str | None = None,
         oauth_cb: OAuthCallback | None = None,
-    ) -> KafkaConnection:
-        """Check the arguments of the connector ``user``.
-
-        Raises:
-            ConfigurationError: An argument is invalid, or the client library is not installed.
-        """
+    ) -> None:
         require_client_library("confluent_kafka", "kafka", user)
         if not bootstrap_servers:
             raise ConfigurationError(f'{user} requires bootstrap_servers: "host:port,host:port".')
@@ -97,13 +88,14 @@ class KafkaConnection:
         for name, instead in _RESERVED.items():
             if name in options:
                 raise ConfigurationError(f"{user} sets the option {name!r} itself. Use {instead} instead.")
-        retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
-        hidden = ClientOptions(options)
+        self.bootstrap_servers = bootstrap_servers
+        self.options = ClientOptions(options)
+        self.retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
+        self.group_id = group_id
         from dsv2.connectors.kafka.option_check import check_options
 
-        check_options(user, hidden)
-        tokens = check_login(user, hidden, oauth_cb)
-        return KafkaConnection(bootstrap_servers, hidden, retry_timeout_ms, group_id, tokens)
+        check_options(user, self.options)
+        self.tokens = check_login(user, self.options, oauth_cb)
 
     @property
     def key(self) -> str:

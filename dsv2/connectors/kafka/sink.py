@@ -88,7 +88,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
                 "KafkaSink stores the number of a micro-batch as an offset of a topic. If topic is a function, specify "
                 "this topic with marker_topic=..., or use delivery='at-least-once'."
             )
-        self._connection = KafkaConnection.checked(
+        self._connection = KafkaConnection(
             "KafkaSink", bootstrap_servers, options or {}, retry_timeout, oauth_cb=oauth_cb
         )
         self._encoder = MessageEncoder(topic, value, key, headers, partition)

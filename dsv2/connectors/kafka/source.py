@@ -116,7 +116,7 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
         check_at_least_one(records_per_batch=records_per_batch)
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
-        self._connection = KafkaConnection.checked(
+        self._connection = KafkaConnection(
             "KafkaSource", bootstrap_servers, options or {}, retry_timeout, group_id, oauth_cb
         )
         self._subscription = Subscription(

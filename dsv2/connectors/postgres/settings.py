@@ -32,33 +32,27 @@ _HOW = (
 )
 
 
-@dataclass(frozen=True, repr=False)
 class PostgresConnection:
     """A database and how to connect to it. The repr shows no password.
 
-    Attributes:
+    Args:
+        user: The connector, for errors.
         conninfo: The connection string of libpq.
-        retry_timeout_ms: How long to retry while the server does not answer, in ms.
+        retry_timeout: How long to retry while the server does not answer.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the client library is not installed.
     """
 
-    conninfo: str
-    retry_timeout_ms: int
-
-    @staticmethod
-    def checked(user: str, conninfo: str, retry_timeout: timedelta) -> PostgresConnection:
-        """Check the arguments of the connector ``user``.
-
-        Raises:
-            ConfigurationError: An argument is invalid, or the client library is not installed.
-        """
+    def __init__(self, user: str, conninfo: str, retry_timeout: timedelta) -> None:
         require_client_library("psycopg", "postgres", user)
         if not conninfo:
             raise ConfigurationError(
                 f"{user} requires conninfo: 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'."
             )
-        retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
+        self.retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
         _check(user, conninfo)
-        return PostgresConnection(conninfo, retry_timeout_ms)
+        self.conninfo = conninfo
 
     def __repr__(self) -> str:
         return " ".join(f"{part.name}={part.value if part.is_shown else HIDDEN}" for part in _parts(self.conninfo))

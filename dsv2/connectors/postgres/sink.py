@@ -62,7 +62,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         check_key_of("PostgresSink", columns, key, deletes=deletes is not None)
         for name in (table, batch_table):
             parse_table_name(name)
-        self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
+        self._connection = PostgresConnection("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table
         self._checker = Resource(partial(_row_checker, self._connection, self._writer), close=methodcaller("close"))

@@ -121,7 +121,7 @@ class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_
             raise ConfigurationError(f"text_columns must be a list of names, got {text_columns!r}.")
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
         parse_table_name(table)
-        connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
+        connection = PostgresConnection("PostgresSource", conninfo, retry_timeout)
         replaces = as_choice(IfSlotExists, if_slot_exists, "if_slot_exists") is IfSlotExists.REPLACE
         self._settings = ReplicationSettings(connection, table, slot_name, publication, replaces, log_bytes_per_batch)
         self._decode = decode
@@ -184,7 +184,7 @@ def drop_replication(conninfo: str, table: str, slot_name: str, publication: str
     Raises:
         JobError: The server reports an error or does not answer.
     """
-    connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT)
+    connection = PostgresConnection("drop_replication", conninfo, _RETIRING_TIMEOUT)
     from dsv2.connectors.postgres.replication import Replication
 
     with closing(Replication(ReplicationSettings(connection, table, slot_name, publication))) as replication:

@@ -81,7 +81,7 @@ def test_unreachable_broker_logs_a_few_lines(
         "reconnect.backoff.max.ms": 10,
         "sasl.password": "refused",
     }
-    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, ms(100)))
+    kafka_clients_without_a_broker(KafkaConnection("test", UNREACHABLE, options, ms(100)))
     messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
     assert 1 <= len(messages) <= 9  # three of each kind, and there are few kinds
     assert any("Connect to" in message for message in messages)

@@ -124,7 +124,7 @@ def test_password_in_a_url_is_hidden() -> None:
 )
 def test_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as refused:
-        PostgresConnection.checked("PostgresSource", conninfo, ms(1))
+        PostgresConnection("PostgresSource", conninfo, ms(1))
     assert "hush" not in str(refused.value)
     assert refused.value.__cause__ is None
 
@@ -138,7 +138,7 @@ def test_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str)
     ],
 )
 def test_repr_of_a_conninfo(conninfo: str, shown: str) -> None:
-    assert repr(PostgresConnection.checked("PostgresSource", conninfo, ms(1))) == shown
+    assert repr(PostgresConnection("PostgresSource", conninfo, ms(1))) == shown
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from dsv2.connectors.kafka.pool import Pool
 from tests import ROOT
 from tests.durations import ms
 
-CONNECTION = KafkaConnection.checked("test", "127.0.0.1:1", {}, ms(1000))
-OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, ms(1000))
+CONNECTION = KafkaConnection("test", "127.0.0.1:1", {}, ms(1000))
+OTHER = KafkaConnection("test", "127.0.0.1:2", {}, ms(1000))
 
 # The child keeps none of the parent's clients, so that it can create its own, collect garbage and exit.
 FORKING = """
@@ -25,7 +25,7 @@ from dsv2.connectors.kafka.reader import consumers
 from dsv2.connectors.kafka.producers import producers
 from dsv2.connectors.kafka.transactions import _brokers
 
-connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, timedelta(seconds=1))
+connection = KafkaConnection("test", "127.0.0.1:1", {}, timedelta(seconds=1))
 pools = (consumers, producers, _brokers)
 for pool in pools:
     pool.give_back(connection, pool.borrow(connection))
@@ -53,7 +53,7 @@ class Client:
     def close(self):
         print("closed")
 
-connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, timedelta(seconds=1))
+connection = KafkaConnection("test", "127.0.0.1:1", {}, timedelta(seconds=1))
 pool = Pool(Client)
 pool.give_back(connection, pool.borrow(connection))
 print("exits")

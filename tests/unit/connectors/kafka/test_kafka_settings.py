@@ -28,7 +28,7 @@ SERVERS = "127.0.0.1:1"
 
 
 def connection(**options: Any) -> KafkaConnection:
-    return KafkaConnection.checked("test", SERVERS, {k.replace("_", "."): v for k, v in options.items()}, ms(1000))
+    return KafkaConnection("test", SERVERS, {k.replace("_", "."): v for k, v in options.items()}, ms(1000))
 
 
 # --- Settings --------------------------------------------------------------------------------------------------------

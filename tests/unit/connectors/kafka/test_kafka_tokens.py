@@ -84,7 +84,7 @@ def returns(secret: str, config: str) -> tuple[str, float]:
 
 
 def connection(callback: OAuthCallback | None, **options: str) -> KafkaConnection:
-    return KafkaConnection.checked(
+    return KafkaConnection(
         "KafkaSource", "host:1", {**BEARER, **{name.replace("_", "."): value for name, value in options.items()}},
         ms(1000), oauth_cb=callback,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def test_mechanism_without_tokens_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"the mechanism OAUTHBEARER requires tokens\. Pass oauth_cb"):
         connection(None)
     with pytest.raises(ConfigurationError, match=r"sets the option 'oauth_cb' itself\. Use the argument oauth_cb"):
-        KafkaConnection.checked("KafkaSource", "host:1", {"oauth_cb": ""}, ms(1000))
+        KafkaConnection("KafkaSource", "host:1", {"oauth_cb": ""}, ms(1000))
     assert connection(None, sasl_oauthbearer_method="oidc").tokens is None
 
 
