@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from dsv2.base.secrets import ClientOptions
-from dsv2.errors import JobError
+from dsv2.connectors.client_errors import as_job_errors
 
-
-@contextmanager
-def named_errors(what: str, options: ClientOptions) -> Iterator[None]:
-    """Raise deltalake's errors as ``JobError``, without secrets in ``options``. Conflicts are raised as they are."""
-    try:
-        yield
-    except CommitFailedError:
-        raise
-    except (DeltaError, OSError, ValueError) as error:
-        text = options.redacted(f"{what}: {type(error).__name__}: {error}")
-        raise JobError(text) from options.presentable(error)
+named_errors = partial(as_job_errors, kinds=(DeltaError, OSError, ValueError), others=(CommitFailedError,))
+"""Raises errors as ``JobError``, but conflicts as they are."""

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-from dsv2.base.secrets import ClientOptions
+from dsv2.connectors.client_errors import as_job_errors
 from dsv2.errors import JobError
 
+_RAISED = (JobError, CommitFailedException, CommitStateUnknownException)
 
-@contextmanager
-def named_errors(what: str, options: ClientOptions) -> Iterator[None]:
-    """Raise pyiceberg's errors as ``JobError``, without secrets in ``options``. Conflicts are raised as they are."""
-    try:
-        yield
-    except (JobError, CommitFailedException, CommitStateUnknownException):
-        raise
-    except Exception as error:
-        text = options.redacted(f"{what}: {type(error).__name__}: {error}")
-        raise JobError(text) from options.presentable(error)
+named_errors = partial(as_job_errors, kinds=(Exception,), others=_RAISED)
+"""Raises errors as ``JobError``, but conflicts as they are."""

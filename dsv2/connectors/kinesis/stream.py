@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property, lru_cache
@@ -13,7 +13,8 @@ from typing import Any
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import check_whole_number
 from dsv2.checks.client_library import require_client_library
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.connectors.client_errors import as_job_errors
+from dsv2.errors import ConfigurationError
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _OPTIONS = ("region_name", "endpoint_url", "use_ssl", "verify", *_KEYS)
@@ -56,16 +57,11 @@ class KinesisStream:
         """The argument by which requests name the stream."""
         return {"StreamARN" if self.name.startswith("arn:") else "StreamName": self.name}
 
-    @contextmanager
-    def errors(self, what: str) -> Iterator[None]:
+    def errors(self, what: str) -> AbstractContextManager[None]:
         """Raise errors of the client as ``JobError`` without secrets, which begins with ``what``."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        try:
-            yield
-        except (BotoCoreError, ClientError) as error:
-            text = self._options.redacted(f"{what} the stream {self.name}: {type(error).__name__}: {error}")
-            raise JobError(text) from self._options.presentable(error)
+        return as_job_errors(f"{what} the stream {self.name}", self._options, (BotoCoreError, ClientError))
 
     def shards(self) -> dict[str, tuple[str, ...]]:
         """Return the ids of the shards that have records or may get some, each with those of its parents."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from dsv2.base.secrets import ClientOptions, OptionValue, shown_option
 from dsv2.base.type_variables import T
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.connectors.client_errors import as_job_errors
+from dsv2.errors import ConfigurationError
 
 _LOG = logging.getLogger(__name__)
 _OWN_OPTIONS = {"allow_reconnect": False, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.5}
@@ -65,19 +67,16 @@ class NatsConnection:
         """
         import nats
 
-        loop = EventLoop()
-        try:
+        urls = {f"url {number}": url for number, url in enumerate(self._servers)}
+        secrets = ClientOptions({**self._options, **urls, "secret": self._options.get("nkeys_seed_str", "")})
+        with (
+            as_job_errors(f"{what} at {self!r}", secrets, (nats.errors.Error, OSError, ValueError)),
+            closing(EventLoop()) as loop,
+        ):
             task = loop.loop.create_task(self._call(call))
             task.add_done_callback(lambda _: loop.wake())
             loop.wait()
             return task.result()
-        except (nats.errors.Error, OSError, ValueError) as error:
-            urls = {f"url {number}": url for number, url in enumerate(self._servers)}
-            secrets = ClientOptions({**self._options, **urls, "secret": self._options.get("nkeys_seed_str", "")})
-            text = secrets.redacted(f"{what} at {self!r}: {type(error).__name__}: {error}")
-            raise JobError(text) from secrets.presentable(error)
-        finally:
-            loop.close()
 
     async def _call(self, call: Callable[[Any], Awaitable[T]]) -> T:
         import asyncio

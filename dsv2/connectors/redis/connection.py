@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.checks.client_library import require_client_library
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.connectors.client_errors import as_job_errors
+from dsv2.errors import ConfigurationError
 from dsv2.sinks.paths import without_password
 
 _SECONDS_BETWEEN_ATTEMPTS = 0.5
@@ -53,14 +54,13 @@ class RedisConnection:
         """Open a ``redis.Redis``. An error of the client is raised as ``JobError``, which begins with ``what``."""
         import redis
 
-        secrets = ClientOptions({**self._options, "url": self._url})
-        try:
-            with redis.Redis.from_url(self._url, **{**self._options, **_OWN_OPTIONS}) as client:
-                self._wait_for(client)
-                yield client
-        except (redis.RedisError, OSError, ValueError) as error:
-            text = secrets.redacted(f"{what} at {self!r}: {type(error).__name__}: {error}")
-            raise JobError(text) from secrets.presentable(error)
+        secrets, kinds = ClientOptions({**self._options, "url": self._url}), (redis.RedisError, OSError, ValueError)
+        with (
+            as_job_errors(f"{what} at {self!r}", secrets, kinds),
+            redis.Redis.from_url(self._url, **{**self._options, **_OWN_OPTIONS}) as client,
+        ):
+            self._wait_for(client)
+            yield client
 
     def _wait_for(self, client: Any) -> None:
         from redis.exceptions import AuthenticationError, ConnectionError, TimeoutError
