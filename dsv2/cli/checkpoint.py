@@ -15,6 +15,7 @@ from dsv2.cli.command import (
     add_report_options,
     add_state_key,
     checkpoint_commands,
+    operator_row,
     settings_of,
     table,
 )
@@ -45,15 +46,7 @@ def add_commands(groups: Any) -> None:
 def _show(arguments: argparse.Namespace) -> Report:
     stored, checkpoint_id, layout = checkpoint_commands(arguments.path).last(arguments.path, settings_of(arguments))
     program, offsets = stored.program, {uid: one.offset for uid, one in sorted(stored.sources.items())}
-    operators = [
-        {
-            "operator": uid,
-            "kind": operator.kind.value,
-            "parallelism": operator.parallelism,
-            "states": ", ".join(sorted(operator.states)),
-        }
-        for uid, operator in sorted(program.operators.items())
-    ]
+    operators = [operator_row(uid, one, sorted(one.states)) for uid, one in sorted(program.operators.items())]
     where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
     text = [
         f"Checkpoint {checkpoint_id}",

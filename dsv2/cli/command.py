@@ -18,6 +18,7 @@ from dsv2.base.json_values import json_value
 from dsv2.base.printable import printable, printable_lines
 from dsv2.base.record_table import aligned
 from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
+from dsv2.checkpoint.program import OperatorDescription
 from dsv2.checks.paths import is_remote, local_folder
 from dsv2.errors import ConfigurationError, MissingLibraryError
 from dsv2.savepoint import Savepoint
@@ -61,6 +62,12 @@ def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
     cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
     right = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
     return aligned(cells, right)
+
+
+def operator_row(uid: str, operator: OperatorDescription, states: Iterable[str]) -> dict[str, object]:
+    """Return the row of an operator in a table."""
+    kind, listed = operator.kind.value, ", ".join(states)
+    return {"operator": uid, "kind": kind, "parallelism": operator.parallelism, "states": listed}
 
 
 def _cell(value: object) -> str:

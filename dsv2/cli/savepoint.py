@@ -16,6 +16,7 @@ from dsv2.cli.command import (
     add_state_key,
     checkpoint_commands,
     open_savepoint,
+    operator_row,
     session_for,
     settings_of,
     spark_commands,
@@ -160,10 +161,7 @@ def _show(arguments: argparse.Namespace) -> Report:
     info, program = savepoint.info, savepoint.info.program
     operators = [
         {
-            "operator": uid,
-            "kind": operator.kind.value,
-            "parallelism": operator.parallelism,
-            "states": ", ".join(savepoint.operators[uid]),
+            **operator_row(uid, operator, savepoint.operators[uid]),
             "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
         }
         for uid, operator in sorted(program.operators.items())
