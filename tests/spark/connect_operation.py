@@ -65,7 +65,9 @@ class Operation(Client):
         rows = state.table().to_pylist()
         counted = client.sql('SELECT count(*) AS keys, min(value) = max(value) AS equal FROM "count"."count"')
         later = state.get(1)
-        job.stop()
+        (run,) = (self.checkpoint / "connect").iterdir()
+        (run / "stop").touch()  # as somebody without this client
+        job.await_termination()
         after = failure_of(lambda: state.get(1))
         server_of(settings)[0].close()
         return {
@@ -74,6 +76,7 @@ class Operation(Client):
             "sql": counted.to_pylist(),
             "grows": later is not None and later >= rows[0]["value"] > 0,
             "after": after,
+            "status": job.status.value,
         }
 
     def cancelled(self) -> dict[str, Any]:

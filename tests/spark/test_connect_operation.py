@@ -59,6 +59,7 @@ def test_state_is_not_dropped(found_nightly: dict[str, Any]) -> None:
 @pytest.mark.parametrize("job", ["asked", "asked_in_one"])
 def test_state_of_a_running_job(job: str, found_nightly: dict[str, Any]) -> None:
     asked = found_nightly[job]
+    assert asked.pop("status") == "STOPPED"
     assert re.search(r"'counting' has ended\. To read its state, take a savepoint", asked.pop("after"))
     assert asked == {"keys": [0, 1, 2], "equal": True, "sql": [{"keys": KEYS, "equal": True}], "grows": True}
 
