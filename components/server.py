@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import socket
@@ -19,7 +20,6 @@ _LAST_CHARACTERS = 4000
 _PORTS = range(20_000, 32_000)  # below the ephemeral ports
 _STRIDE = 7_411  # the golden section of their number, and prime
 _ROOT = Path(__file__).parent.parent
-_reservations: list[socket.socket] = []
 
 
 class MissingComponentError(Exception):
@@ -145,4 +145,4 @@ def _reserve(port: int) -> None:
     except OSError:
         reservation.close()
         raise
-    _reservations.append(reservation)
+    atexit.register(reservation.close)
