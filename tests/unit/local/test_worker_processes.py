@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +28,7 @@ from dsv2.state import StateDeclarations
 from dsv2.views.logs import JobFilter
 from tests import ROOT
 from tests.durations import ms
+from tests.support import wait_until
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECORDS, KEYS, BATCH = 60, 6, 10
@@ -319,7 +321,7 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 
 def shown(number):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once: the workers share the pipe
     return number
 
 env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False, processes=2))
@@ -342,5 +344,12 @@ def test_workers_end_with_the_process_of_the_job(tmp_path: Path) -> None:
         job.kill()
         job.stdout.read()  # until every process that has the pipe has ended
     checkpoint = LocalCheckpoint(LocalFolder(str(tmp_path)))
-    checkpoint.acquire()  # which the workers had locked as well
+
+    def acquired() -> bool:
+        with suppress(ConfigurationError):  # a process that ends closes its pipes first, and then the lock
+            checkpoint.acquire()
+            return True
+        return False
+
+    wait_until(acquired)  # the workers had locked it as well
     checkpoint.release()
