@@ -124,15 +124,21 @@ class TaskGroup:
     def restart(self) -> None:
         """Replace every subtask with one restored from a snapshot."""
         self._collect_letters()
-        for place, blob in {place: subtask.snapshot() for place, subtask in self.subtasks.items()}.items():
-            self.subtasks[place] = self._new_subtask(*place)
-            self.subtasks[place].restore(blob)
+        blobs = [subtask.snapshot() for subtask in self.subtasks.values()]
+        self._renew()
+        for subtask, blob in zip(self.subtasks.values(), blobs, strict=True):
+            subtask.restore(blob)
 
     def replace_subtasks(self) -> None:
         """Replace every subtask with a new one, which must be restored."""
         self._collect_letters()
         if self._pages is not None:
             self._pages.replace_all()
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._pages is not None:
+            self._pages.budget.clear()  # of the pages of the former subtasks
         self.subtasks = {place: self._new_subtask(*place) for place in self.subtasks}
 
     def chain_restore(

@@ -23,6 +23,7 @@ from dsv2.errors import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, RestartPolicy
 from dsv2.runtime.state import row_loader
+from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
@@ -402,3 +403,18 @@ def test_restart_continues_with_the_size_of_micro_batches(tmp_path: Path) -> Non
 
     assert sizes() == [100, 200, 400]
     assert sizes() == [100, 400, 800, 700]  # a small one, then as large as before the stop
+
+
+def test_restarts_of_checks_keep_no_former_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, enforce = set[int](), PageBudget.enforce
+
+    def counted(budget: PageBudget) -> None:
+        maps.add(len(budget._maps))
+        enforce(budget)
+
+    monkeypatch.setattr(PageBudget, "enforce", counted)
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    numbers = env.from_source(DataGeneratorSource(int, count=50, records_per_batch=5)).with_uid("in")
+    numbers.key_by(five).process(Holding()).with_uid("f").to_sink(CollectSink[Any]()).with_uid("out")
+    env.execute("holding", checkpoint_location=tmp_path)
+    assert maps == {1}
