@@ -9,6 +9,7 @@ from typing import Any
 from dsv2.connectors.received import ReceivedDiscovery, ReceivedSplit, Receiver
 from dsv2.sources import Portion
 from dsv2.testing.connectors.source_run import SourceRun
+from tests.support import wait_until
 
 SECONDS = timedelta(seconds=30)
 
@@ -34,10 +35,20 @@ class PatientDiscovery(ReceivedDiscovery):
         return super().advance(split, limit)
 
 
+def receiver_of(run: SourceRun) -> Any:
+    """The receiver of a source whose first micro-batch was planned."""
+    return run.driver._enumerator._discovery._receiver  # type: ignore[attr-defined]
+
+
 def received(run: SourceRun, count: int, limit: int | None = None) -> list[Any]:
-    """Read micro-batches until there are ``count`` records."""
+    """Read micro-batches until there are ``count`` records. With a ``limit``, all but the last one have so many."""
     found = run.batch(limit)
     while len(found) < count:
-        assert run.driver.wait(SECONDS)
-        found += run.batch(limit)
+        if limit is None:
+            assert run.driver.wait(SECONDS)
+            found += run.batch()
+        else:
+            size = min(limit, count - len(found))
+            wait_until(lambda: len(receiver_of(run)._inbox) >= size)  # noqa: B023 - called at once
+            found += run.batch(size)
     return found

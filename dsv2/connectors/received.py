@@ -10,7 +10,7 @@ from datetime import timedelta
 from threading import Condition, Thread
 from typing import Any, Generic
 
-from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset
 from dsv2.base.type_variables import T_co
 from dsv2.errors import JobError
 from dsv2.sources import (
@@ -24,6 +24,7 @@ from dsv2.sources import (
     SplitDiscovery,
     SplitEnumeratorContext,
 )
+from dsv2.sources.shared_parts import DecodingSource
 
 _SECONDS_TO_CLOSE = 5
 
@@ -183,7 +184,7 @@ class ReceivedDiscovery(SplitDiscovery[ReceivedSplit]):
         self._receiver.close()
 
 
-class ReceivedSource(AssigningSource[T_co, ReceivedSplit], ABC, Generic[T_co]):
+class ReceivedSource(DecodingSource[T_co], AssigningSource[T_co, ReceivedSplit], ABC, Generic[T_co]):
     """The base class of the sources.
 
     Args:
@@ -216,9 +217,6 @@ class ReceivedSource(AssigningSource[T_co, ReceivedSplit], ABC, Generic[T_co]):
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, ReceivedSplit]:
         return _ReceivedReader(self._decode, self.message_of)
-
-    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
 
     def describe_position(self, split: ReceivedSplit, /) -> str:
         return f"{split.count} messages"

@@ -27,6 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dsv2.runtime.state.page_budget._LEAST_WORKING", 1)
+        patch.setattr("dsv2.runtime.operator.subtask._RECORDS_BETWEEN_CHECKS", 1)
         patch.setattr(OperatorTask, "spill", counted)
         runtime = LocalRuntime(checks=False, memory_budget=0, durable=False)
         yield run_programs(PROGRAMS, SETTING, runtime, folder, str(folder / "checkpoint"))

@@ -33,7 +33,7 @@ from dsv2.testing.connectors.source_run import SourceRun
 from tests.connectors.test_mqtt import UNREACHABLE
 from tests.durations import ms
 from tests.mqtt_device import Device, MarkedSource, text_of
-from tests.patience import SECONDS, received
+from tests.patience import SECONDS, received, receiver_of
 
 _SUBSCRIBED = Semaphore(0)
 
@@ -70,10 +70,6 @@ def await_received(receiver: Any, number: int) -> None:
     while receiver._received < number:
         receiver._thread.join(0.01)
         assert receiver._thread.is_alive()
-
-
-def receiver_of(run: SourceRun) -> Any:
-    return run.driver._enumerator._discovery._receiver  # type: ignore[attr-defined]
 
 
 def drop_connection(run: SourceRun) -> None:

@@ -32,6 +32,8 @@ from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.runtime.serde.codec import BlobKind
 from dsv2.runtime.serde.least_size import least_size
 
+_RECORDS_BETWEEN_CHECKS = 8192  # of the memory that keyed state takes: a check looks at every window
+
 
 class Subtask:
     """Subtask ``index`` of the chain whose first operator is ``head``."""
@@ -62,6 +64,7 @@ class Subtask:
         self._functions = functions
         self._job = job
         self._emit = emit
+        self._unchecked = 0
         self._origin = CurrentPosition() if plan.traces else None
         self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer, self._origin)
         self._tasks: list[OperatorTask] = []  # downstream first
@@ -122,12 +125,12 @@ class Subtask:
             batch = batch.received(self._origin)
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))
-            self._spill_excess()
+            self._spill_excess(len(batch))
             self._chain.flush_full(self._emit)
             return
         for piece in [batch] if self._head.takes_whole_batches else batch.pieces(PIECE_RECORDS):
             self._guarded(partial(gate.receive, number, piece, controls))
-            self._spill_excess()
+            self._spill_excess(len(piece))
             self._chain.flush_full(self._emit)
 
     def complete(self) -> None:
@@ -159,6 +162,7 @@ class Subtask:
         Raises:
             SerializationError: A value cannot be serialized; names it.
         """
+        self._unchecked = 0  # so that a repeated micro-batch spills at the same records
         with in_scope(self._scope):
             state = {task.operator.uid: task.snapshot() for task in self._tasks}
             whole = (state, {edge.name: edge.snapshot() for edge in self._chain.edges})
@@ -229,7 +233,11 @@ class Subtask:
         for channel, controls in announcements:
             self.receive(channel, NO_RECORDS, controls)
 
-    def _spill_excess(self) -> None:
+    def _spill_excess(self, records: int) -> None:
+        self._unchecked += records
+        if self._unchecked < _RECORDS_BETWEEN_CHECKS:
+            return
+        self._unchecked = 0
         excess = [task for task in self._tasks if task.exceeds_memory]
         if excess:
             self.complete()

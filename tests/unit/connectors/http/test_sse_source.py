@@ -220,8 +220,9 @@ def test_event_arrives_before_the_next_one(events: Events) -> None:
 
 
 def test_restarted_job_continues_after_the_last_id(events: Events) -> None:
-    events.add(*"abcd")
     with run_of(events) as run:
+        assert run.batch() == []
+        events.add(*"abcd")
         assert received(run, 2, 2) == ["a", "b"]
         offset = run.offset
     with run_of(events, offset) as run:
@@ -232,8 +233,9 @@ def test_restarted_job_continues_after_the_last_id(events: Events) -> None:
 
 
 def test_plan_that_was_lost_is_received_again(events: Events) -> None:
-    events.add(*"abcd")
     with run_of(events) as run:
+        assert run.batch() == []
+        events.add(*"abcd")
         assert received(run, 2, 2) == ["a", "b"]
         before = run.offset
         assert received(run, 2) == ["c", "d"]
