@@ -38,6 +38,10 @@ class TableOnDisk(ABC):
         """Return its rows."""
 
     @abstractmethod
+    def files(self) -> list[str]:
+        """Return the paths of the files that have its rows."""
+
+    @abstractmethod
     def commits(self) -> int:
         """Return how often rows were committed."""
 
@@ -83,6 +87,11 @@ class DeltaOnDisk(TableOnDisk):
         table = pa.table(QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT * FROM t"))
         schema = pa.schema(DeltaTable(self.path).schema().to_arrow())
         return [row for batch in table.cast(schema).to_batches() for row in python_rows(batch)]
+
+    def files(self) -> list[str]:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path).file_uris()
 
     def commits(self) -> int:
         from deltalake import DeltaTable
@@ -137,6 +146,9 @@ class IcebergOnDisk(TableOnDisk):
         from dsv2.connectors.files.python_values import python_rows
 
         return [row for batch in self.table().scan().to_arrow().to_batches() for row in python_rows(batch)]
+
+    def files(self) -> list[str]:
+        return [task.file.file_path for task in self.table().scan().plan_files()]
 
     def commits(self) -> int:
         return len(self.table().inspect.metadata_log_entries()) - 1  # the first one has created it

@@ -16,7 +16,7 @@ from components.python_path import python_path
 SINKS = [
     ("deltalake", {}),
     ("deltalake", {"key": ["item"], "compact_every": 2}),
-    ("pyiceberg", {}),
+    ("pyiceberg", {"compact_every": 2}),
     ("pyiceberg", {"key": ["item"]}),
 ]
 

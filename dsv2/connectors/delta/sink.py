@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.secrets import ClientOptions
 from dsv2.base.type_variables import T
-from dsv2.checks.arguments import check_at_least_one
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.lakehouse.sink import LakehouseSink
 from dsv2.sinks import DriverLimit
@@ -69,11 +68,9 @@ class DeltaSink(LakehouseSink[T], Generic[T]):
         """
         require_client_library("deltalake", "delta", "DeltaSink")
         require_client_library("pyarrow", "delta", "DeltaSink")
-        check_at_least_one(compact_every=compact_every)
         limit = DriverLimit(max_records, max_bytes)
-        super().__init__(schema, partition_by, key, row, deletes, merge_schema, limit)
+        super().__init__(schema, partition_by, key, row, deletes, merge_schema, compact_every, limit)
         self._path = fspath(path)
-        self._compact_every = compact_every
         self._properties = dict(properties or {})
         self._options = ClientOptions(storage_options or {})
 
@@ -83,6 +80,4 @@ class DeltaSink(LakehouseSink[T], Generic[T]):
     def open_table(self) -> OpenDeltaTable:
         from dsv2.connectors.delta.table import OpenDeltaTable
 
-        return OpenDeltaTable(
-            self._path, self._schema, self._partition_by, self._properties, self._options, self._compact_every
-        )
+        return OpenDeltaTable(self._path, self._schema, self._partition_by, self._properties, self._options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from dsv2.connectors.lakehouse.rows import Changes, aligned
 from dsv2.connectors.lakehouse.sink import ConflictError, Written
 from dsv2.errors import JobError
 
-_LOG = logging.getLogger(__name__)
 _RUN = "/run"  # at the end of the application whose transactions are runs
 _DELETES = "dsv2_deletes"
 _FINAL = ("Unsupported table features", "is append-only")  # in errors that are no conflicts
@@ -35,7 +33,6 @@ class OpenDeltaTable:
         partition_by: Sequence[str],
         properties: Mapping[str, str],
         options: ClientOptions,
-        compact_every: int | None,
     ) -> None:
         """Open the table at ``path``, or create it with the other arguments. Raises ``JobError``."""
         with named_errors(f"Cannot open the table {path}", options):
@@ -48,7 +45,6 @@ class OpenDeltaTable:
                 storage_options={name: str(value) for name, value in options.items()} or None,
             )
         self._options = options
-        self._compact_every = compact_every
 
     @property
     def columns(self) -> Sequence[Field]:
@@ -93,16 +89,13 @@ class OpenDeltaTable:
                 raise JobError(text) from self._options.presentable(error)
             raise ConflictError(text) from error
 
-    def after_commit(self, batch_id: int) -> None:
-        """Merge small files if it is time to."""
-        if self._compact_every is None or (batch_id + 1) % self._compact_every:
-            return
-        self.refresh()
+    def merge_small_files(self) -> None:
+        """Merge small files of the version that was read last. Raises ``ConflictError``."""
         try:
             with named_errors("Cannot merge the files of the table", self._options):
                 self._table.optimize.compact()
-        except CommitFailedError:
-            _LOG.warning("Files of %s were not merged: another writer has changed them.", self._table.table_uri)
+        except CommitFailedError as error:
+            raise ConflictError(self._options.redacted(str(error))) from error
 
     @property
     def _schema(self) -> pa.Schema:

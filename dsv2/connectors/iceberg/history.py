@@ -16,6 +16,7 @@ from pyiceberg.types import TimestamptzType
 
 from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.iceberg.errors import named_errors
+from dsv2.connectors.iceberg.small_files import only_merges_files
 from dsv2.errors import JobError
 
 _CACHED_SNAPSHOTS = 64
@@ -116,8 +117,9 @@ class IcebergHistory:
             snapshot = self._table.snapshot_by_id(version)
             if snapshot is None:
                 raise self._missing(version)
-            operation = Operation.OVERWRITE if snapshot.summary is None else snapshot.summary.operation
-            if operation is Operation.REPLACE:
+            summary = snapshot.summary
+            operation = Operation.OVERWRITE if summary is None else summary.operation
+            if operation is Operation.REPLACE or (summary is not None and only_merges_files(summary)):
                 return []
             if operation is Operation.APPEND:
                 before = snapshot.parent_snapshot_id

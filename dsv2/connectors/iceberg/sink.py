@@ -39,6 +39,7 @@ class IcebergSink(LakehouseSink[T], Generic[T]):
         row: Callable[[T], Any] | None = None,
         deletes: Callable[[T], bool] | None = None,
         merge_schema: bool = False,
+        compact_every: int | None = None,
         properties: Mapping[str, str] | None = None,
         catalog_options: Mapping[str, str] | None = None,
         max_records: int | None = MAX_RECORDS,
@@ -57,6 +58,9 @@ class IcebergSink(LakehouseSink[T], Generic[T]):
             row: Returns the row of a record, of ``schema``. Not needed if records are rows.
             deletes: Returns whether a record deletes the row with its key. Only the values of ``key`` are used then.
             merge_schema: Whether columns that the table does not have are added to it when the job starts.
+            compact_every: Small files are merged after each so many micro-batches, up to the target size of the table
+                (``write.target-file-size-bytes``), 128 MiB at most. Those that they replace remain until snapshots
+                expire. None: files are not merged.
             properties: Properties of the table if the sink creates it, such as ``write.target-file-size-bytes``.
             catalog_options: Options of pyiceberg for the catalog and its store, such as ``type`` and ``uri``. Secrets
                 among them are never shown.
@@ -72,7 +76,7 @@ class IcebergSink(LakehouseSink[T], Generic[T]):
         if not all(table.split(".")[:2]) or "." not in table:
             raise ConfigurationError(f"IcebergSink requires a table as namespace.name, not {table!r}.")
         limit = DriverLimit(max_records, max_bytes)
-        super().__init__(schema, partition_by, key, row, deletes, merge_schema, limit)
+        super().__init__(schema, partition_by, key, row, deletes, merge_schema, compact_every, limit)
         self._name = table
         self._catalog = catalog
         self._properties = dict(properties or {})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.iceberg.errors import named_errors
+from dsv2.connectors.iceberg.small_files import merge_small_files
 from dsv2.connectors.iceberg.types import fields_of, iceberg_schema, iceberg_type
 from dsv2.connectors.lakehouse.columns import Field
 from dsv2.connectors.lakehouse.rows import Changes, aligned
@@ -79,20 +81,32 @@ class OpenIcebergTable:
         """Commit changes to the version that was read last, with ``written``. Raises ``ConflictError``."""
         schema = self._table.schema().as_arrow()
         self._table.properties[_RETRIES] = "0"  # only in this object: after a conflict, ``written`` is looked up first
-        try:
-            with named_errors("Cannot write the table", self._options), self._table.transaction() as transaction:
-                if key:
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # that no row has one of the keys
-                        transaction.delete(_with_keys(changes, key))
-                if len(changes.rows):
-                    transaction.append(aligned(changes.rows, schema).cast(schema))
-                transaction.set_properties({_property(sink): f"{written.batch_id} {written.run}"})
-        except (CommitFailedException, CommitStateUnknownException) as error:
-            raise ConflictError from error
+        with (
+            _conflicts(),
+            named_errors("Cannot write the table", self._options),
+            self._table.transaction() as transaction,
+        ):
+            if key:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that no row has one of the keys
+                    transaction.delete(_with_keys(changes, key))
+            if len(changes.rows):
+                transaction.append(aligned(changes.rows, schema).cast(schema))
+            transaction.set_properties({_property(sink): f"{written.batch_id} {written.run}"})
 
-    def after_commit(self, batch_id: int) -> None:
-        """Called after a micro-batch was committed."""
+    def merge_small_files(self) -> None:
+        """Merge small files of the version that was read last. Raises ``ConflictError``."""
+        self._table.properties[_RETRIES] = "0"  # a merge of files that others have replaced meanwhile is of no use
+        with _conflicts(), named_errors("Cannot merge the files of the table", self._options):
+            merge_small_files(self._table)
+
+
+@contextmanager
+def _conflicts() -> Iterator[None]:
+    try:
+        yield
+    except (CommitFailedException, CommitStateUnknownException) as error:
+        raise ConflictError from error
 
 
 def _created(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from dsv2.base.type_variables import T
+from dsv2.checks.arguments import check_at_least_one
 from dsv2.connectors.lakehouse.columns import Field, check_key, new_columns
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.file_log.schema import check_columns, json_schema
@@ -17,6 +19,7 @@ from dsv2.sinks import DriverLimit, DriverSink, SinkInfo
 if TYPE_CHECKING:
     from dsv2.connectors.lakehouse.rows import Changes, RowWriter
 
+_LOG = logging.getLogger(__name__)
 _ATTEMPTS = 10  # of a commit, when other writers commit at the same time
 
 
@@ -59,8 +62,8 @@ class OpenTable(Protocol):
     def commit(self, changes: Changes, key: Sequence[str], sink: str, written: Written) -> None:
         """Commit changes to the version that was read last, with ``written``. Raises ``ConflictError``."""
 
-    def after_commit(self, batch_id: int) -> None:
-        """Called after a micro-batch was committed."""
+    def merge_small_files(self) -> None:
+        """Merge small files of the version that was read last. Raises ``ConflictError``."""
 
 
 class LakehouseSink(DriverSink[T], Generic[T]):
@@ -81,6 +84,7 @@ class LakehouseSink(DriverSink[T], Generic[T]):
         row: Callable[[T], Any] | None,
         deletes: Callable[[T], bool] | None,
         merge_schema: bool,
+        compact_every: int | None,
         limit: DriverLimit,
     ) -> None:
         """Check the arguments. Raises ``ConfigurationError`` or ``SchemaError``."""
@@ -89,6 +93,7 @@ class LakehouseSink(DriverSink[T], Generic[T]):
                 raise ConfigurationError(f"{name} must be a list of different columns, not {names!r}.")
         if deletes is not None and not key:
             raise ConfigurationError(f"{type(self).__name__} deletes rows by key. Pass a key, or omit deletes.")
+        check_at_least_one(compact_every=compact_every)
         self.schema = schema
         self._schema = json_schema(schema)
         check_columns(self._schema, partition_by)
@@ -98,6 +103,7 @@ class LakehouseSink(DriverSink[T], Generic[T]):
         self._row = row
         self._deletes = deletes
         self._merge_schema = merge_schema
+        self._compact_every = compact_every
         self.dsv2_limit = limit
         self._table: OpenTable
 
@@ -131,7 +137,8 @@ class LakehouseSink(DriverSink[T], Generic[T]):
                 table.commit(changes, self._key, info.name, Written(batch_id, _number_of(info.run.run_id)))
             except ConflictError:
                 continue
-            table.after_commit(batch_id)
+            if self._compact_every is not None and (batch_id + 1) % self._compact_every == 0:
+                self._merge_small_files()
             return
         raise JobError(f"{_ATTEMPTS} attempts to commit conflicted with other writers of the table.")
 
@@ -162,6 +169,13 @@ class LakehouseSink(DriverSink[T], Generic[T]):
         from dsv2.connectors.lakehouse.rows import RowWriter  # which imports Arrow
 
         return RowWriter(self._schema, self._key, self._row, self._deletes, repr(self))
+
+    def _merge_small_files(self) -> None:
+        self._table.refresh()
+        try:
+            self._table.merge_small_files()
+        except ConflictError:
+            _LOG.warning("Files of %s were not merged: another writer has changed it.", self.describe_target())
 
     def _is_written(self, info: SinkInfo, batch_id: int) -> bool:
         written = self._table.written(info.name)

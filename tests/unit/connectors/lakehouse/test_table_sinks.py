@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,9 @@ def test_values_stay_as_they_are(on_disk: TableOnDisk) -> None:
     )
     written(on_disk.sink(AllTypes), [row, other])
     assert sorted(on_disk.rows(), key=lambda found: not found["flag"]) == [row._asdict(), other._asdict()]
+    written(on_disk.sink(AllTypes, compact_every=1), [other], 1)
+    assert len(on_disk.files()) == 1
+    assert sorted(on_disk.rows(), key=lambda found: not found["flag"]) == [row._asdict(), *[other._asdict()] * 2]
 
 
 def test_local_time_and_all_sizes_of_numbers(on_disk: TableOnDisk) -> None:
@@ -361,13 +365,72 @@ def _refuse(*arguments: Any) -> None:
     raise AssertionError("converted row by row")
 
 
-def test_small_files_are_merged(delta: DeltaOnDisk) -> None:
-    from deltalake import DeltaTable
-
+def test_small_files_are_merged(on_disk: TableOnDisk) -> None:
     for batch_id in range(10):
-        written(delta.sink(Sale, compact_every=4), [Sale("a", batch_id)], batch_id)
-    assert len(delta.rows()) == 10
-    assert len(DeltaTable(delta.path).file_uris()) == 3  # one of eight micro-batches, and two
+        written(on_disk.sink(Sale, compact_every=4), [Sale("a", batch_id)], batch_id)
+    assert sorted_rows(on_disk) == [("a", batch_id, None) for batch_id in range(10)]
+    assert len(on_disk.files()) == 3  # one of eight micro-batches, and two
+
+
+def test_files_of_a_partition_are_merged(iceberg: IcebergOnDisk) -> None:
+    from pyiceberg.transforms import BucketTransform
+
+    notes = [None, "None", "", "a/b, c", "a/b"]
+    for batch_id in range(4):
+        rows = [Sale("a", batch_id, note) for note in notes]
+        written(iceberg.sink(Sale, partition_by=["note"], compact_every=4), rows, batch_id)
+    assert len(iceberg.files()) == len(notes)
+    with iceberg.table().update_spec() as update:
+        update.add_field("amount", BucketTransform(4), "bucket")
+    for batch_id in range(4, 8):
+        written(iceberg.sink(Sale, compact_every=4), [Sale("a", 3, "a/b")] * 2, batch_id)
+    assert len(iceberg.files()) == len(notes) + 1  # the files before have another partitioning
+    assert len(iceberg.rows()) == 4 * len(notes) + 8
+    assert len(iceberg.table().scan("note = 'a/b' and amount = 3").to_arrow()) == 9
+
+
+def test_large_files_wait_for_others(iceberg: IcebergOnDisk) -> None:
+    written(iceberg.sink(Sale), [Sale(f"{number:x}", number) for number in range(20_000)])
+    large = iceberg.files()
+    for batch_id in range(1, 9):
+        written(iceberg.sink(Sale, compact_every=3), [Sale("a", batch_id)], batch_id)
+    assert len(iceberg.files()) == 2
+    assert {*large} < {*iceberg.files()}
+
+
+def test_files_have_at_most_the_target_size(iceberg: IcebergOnDisk) -> None:
+    properties = {"write.target-file-size-bytes": "20000"}
+    for batch_id in range(6):
+        rows = [Sale(f"{number:x}", number * batch_id) for number in range(3000)]
+        written(iceberg.sink(Sale, compact_every=1, properties=properties), rows, batch_id)
+    sizes = [task.file.file_size_in_bytes for task in iceberg.table().scan().plan_files()]
+    assert len(sizes) == 3  # 8 kB were written each time
+    assert max(sizes) <= 20_000
+    assert len(iceberg.rows()) == 18_000
+
+
+def test_merge_loses_to_another_writer(on_disk: TableOnDisk, caplog: pytest.LogCaptureFixture) -> None:
+    """Rows are deleted while files are merged, so the merge is given up. The rows do not return."""
+    written(on_disk.sink(Sale), [Sale("a", 0)], 0)
+    sink = on_disk.sink(Sale, compact_every=2)
+    open_table = sink.open_table
+
+    def opened() -> Any:
+        table = open_table()
+        refresh, times = table.refresh, count()
+
+        def refreshed() -> None:
+            refresh()
+            if next(times) == 1:  # before the merge
+                on_disk.delete("amount = 0")
+
+        table.refresh = refreshed  # type: ignore[method-assign]
+        return table
+
+    sink.open_table = opened  # type: ignore[method-assign]
+    written(sink, [Sale("b", 1)], 1)
+    assert sorted_rows(on_disk) == [("b", 1, None)]
+    assert "were not merged: another writer has changed it." in caplog.text
 
 
 def test_secrets_are_not_shown(delta: DeltaOnDisk) -> None:

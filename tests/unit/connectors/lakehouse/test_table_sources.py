@@ -126,16 +126,16 @@ def test_bounded_source_does_not_see_later_versions(on_disk: TableOnDisk, tmp_pa
     assert 0 < len(last) < len(first)
 
 
-def test_merged_files_add_no_rows(delta: DeltaOnDisk, tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
-    source = delta.source(Sale, discovery_interval=SECOND)
-    put(delta, 0, 1)
-    put(delta, 2)
+def test_merged_files_add_no_rows(on_disk: TableOnDisk, tmp_path: Path) -> None:
+    source = on_disk.source(Sale, discovery_interval=SECOND)
+    put(on_disk, 0, 1)
+    put(on_disk, 2)
     assert numbers_of(read(source, 1, tmp_path / "c")) == [0, 1, 2]
-    DeltaTable(delta.path).optimize.compact()
-    put(delta, 3)
-    assert numbers_of(read(source, 1, tmp_path / "c")) == [3]
+    put(on_disk, 3, compact_every=1)
+    assert len(on_disk.files()) == 1
+    put(on_disk, 4)
+    assert numbers_of(read(source, 1, tmp_path / "c")) == [3, 4]
+    assert numbers_of(read(on_disk.source(Sale))) == [0, 1, 2, 3, 4]
 
 
 def test_changes_fail_or_are_left_out(on_disk: TableOnDisk, tmp_path: Path) -> None:
