@@ -32,8 +32,9 @@ def test_delta(s3_server: S3Server) -> None:
     path = f"s3://{s3_server.BUCKET}/{uuid4().hex}"
     options = {**s3_server.in_environment(), "AWS_ALLOW_HTTP": "true"}
     for sales in ([Sale("a", 1), Sale("b", 2)], [Sale("a", 3)]):
-        write(DeltaSink(path, Sale, key=["item"], storage_options=options), *sales)
+        write(DeltaSink(path, Sale, key=["item"], compact_every=1, storage_options=options), *sales)
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path, storage_options=options))
+    assert len(deltalake.DeltaTable(path, storage_options=options).file_uris()) == 1
     rows = pa.table(query.execute("SELECT item, amount FROM t ORDER BY item").read_all()).to_pylist()
     assert rows == [{"item": "a", "amount": 3}, {"item": "b", "amount": 2}]
 
@@ -53,6 +54,7 @@ def test_iceberg(s3_server: S3Server, tmp_path: Path) -> None:
         "s3.region": given["AWS_DEFAULT_REGION"],
     }
     for sales in ([Sale("a", 1), Sale("b", 2)], [Sale("a", 3)]):
-        write(IcebergSink("shop.sales", Sale, key=["item"], catalog_options=options), *sales)
-    rows = catalogs.load_catalog("default", **options).load_table("shop.sales").scan().to_arrow().to_pylist()
-    assert sorted(rows, key=str) == [{"item": "a", "amount": 3}, {"item": "b", "amount": 2}]
+        write(IcebergSink("shop.sales", Sale, key=["item"], compact_every=1, catalog_options=options), *sales)
+    scan = catalogs.load_catalog("default", **options).load_table("shop.sales").scan()
+    assert sorted(scan.to_arrow().to_pylist(), key=str) == [{"item": "a", "amount": 3}, {"item": "b", "amount": 2}]
+    assert len(list(scan.plan_files())) == 1
