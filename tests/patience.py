@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from dsv2.connectors.received import ReceivedDiscovery, ReceivedSplit, Receiver
 from dsv2.sources import Portion
 from dsv2.testing.connectors.source_run import SourceRun
-from tests.support import wait_until
+from tests.durations import LONG
 
-SECONDS = timedelta(seconds=30)
+SECONDS = timedelta(seconds=LONG)
+_TAKE = Receiver.take
 
 
 class PatientDiscovery(ReceivedDiscovery):
@@ -40,15 +42,22 @@ def receiver_of(run: SourceRun) -> Any:
     return run.driver._enumerator._discovery._receiver  # type: ignore[attr-defined]
 
 
-def received(run: SourceRun, count: int, limit: int | None = None) -> list[Any]:
-    """Read micro-batches until there are ``count`` records. With a ``limit``, all but the last one have so many."""
-    found = run.batch(limit)
-    while len(found) < count:
-        if limit is None:
-            assert run.driver.wait(SECONDS)
-            found += run.batch()
-        else:
-            size = min(limit, count - len(found))
-            wait_until(lambda: len(receiver_of(run)._inbox) >= size)  # noqa: B023 - called at once
-            found += run.batch(size)
+def received(run: SourceRun, count: int, size: int | None = None) -> list[Any]:
+    """Read micro-batches of ``size`` records until there are ``count`` records. Default: one micro-batch.
+
+    Each waits until its records have arrived, so it does not depend on how fast that is. The limit of the source still
+    applies.
+    """
+    found: list[Any] = []
+    with patch.object(Receiver, "take", _take_all):
+        while len(found) < count:
+            found += run.batch(min(size or count, count - len(found)))
     return found
+
+
+def _take_all(receiver: Any, limit: int) -> Sequence[tuple[str, str]]:
+    """Wait for ``limit`` messages, or for a failure, and take them."""
+    with receiver._changed:
+        is_there = receiver._changed.wait_for(lambda: len(receiver._inbox) >= limit or receiver._failure, LONG)
+        assert is_there, f"There are {len(receiver._inbox)} messages, and not {limit}."
+        return _TAKE(receiver, limit)

@@ -142,9 +142,9 @@ class MqttReceiver(Receiver):
             self._unacknowledged.append(self._earlier.pop(message.mid))
             return
         self.put("", text)
-        self._received += 1
         if message.qos:
-            self._unacknowledged.append(_Unacknowledged(self._received, message.mid, text))
+            self._unacknowledged.append(_Unacknowledged(self._received + 1, message.mid, text))
+        self._received += 1
 
     def _on_subscribe(self, client: Any, _: object, packet_id: int, reasons: Sequence[Any], *rest: object) -> None:
         for topic, reason in zip(self._session.topics, reasons, strict=True):

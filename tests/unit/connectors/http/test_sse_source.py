@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -21,7 +20,7 @@ from dsv2.sources import AssignmentState, SplitEnumeratorContext
 from dsv2.testing import ManualClock
 from dsv2.testing.connectors import SourceTestSuite
 from dsv2.testing.connectors.source_run import SourceRun
-from tests.patience import SECONDS, PatientDiscovery, received
+from tests.patience import SECONDS, PatientDiscovery, received, receiver_of
 
 PASSWORD = "s3cret/pass"
 
@@ -153,6 +152,11 @@ def run_of(events: Events, offset: Any = None, **arguments: Any) -> Any:
     return closing(SourceRun(source, clock=ManualClock(), **options))
 
 
+def await_end(thread: Thread) -> None:
+    thread.join(SECONDS.total_seconds())
+    assert not thread.is_alive()
+
+
 def parsed(*chunks: bytes) -> list[tuple[str, str, str]]:
     parser = EventParser()
     return [tuple(event) for chunk in chunks for event in parser.feed(chunk)]  # type: ignore[misc]
@@ -223,7 +227,7 @@ def test_restarted_job_continues_after_the_last_id(events: Events) -> None:
     with run_of(events) as run:
         assert run.batch() == []
         events.add(*"abcd")
-        assert received(run, 2, 2) == ["a", "b"]
+        assert received(run, 2) == ["a", "b"]
         offset = run.offset
     with run_of(events, offset) as run:
         assert run.repeated() == ["a", "b"]
@@ -236,7 +240,7 @@ def test_plan_that_was_lost_is_received_again(events: Events) -> None:
     with run_of(events) as run:
         assert run.batch() == []
         events.add(*"abcd")
-        assert received(run, 2, 2) == ["a", "b"]
+        assert received(run, 2) == ["a", "b"]
         before = run.offset
         assert received(run, 2) == ["c", "d"]
         run.offset = before  # the driver died before it was stored
@@ -258,16 +262,15 @@ def test_204_ends_the_events(events: Events) -> None:
     events.statuses = [200, 204]
     with run_of(events) as run:
         assert received(run, 1) == ["a"]
-        receiver = run.driver._enumerator._discovery._receiver
-        receiver._thread.join(SECONDS.total_seconds())
-        assert not receiver._thread.is_alive()
+        await_end(receiver_of(run)._thread)
         assert run.batch() == []
     assert len(events.last_ids) == 2
 
 
 def test_silent_connection_is_opened_again(events: Events) -> None:
+    """A server that is busy for longer is asked again, too."""
     events.add("a")
-    with run_of(events, idle_timeout=timedelta(milliseconds=200)) as run:
+    with run_of(events, idle_timeout=timedelta(milliseconds=200), retries=100) as run:
         assert received(run, 1) == ["a"]
         while len(events.last_ids) < 2:
             run.driver.wait(timedelta(milliseconds=10))
@@ -307,9 +310,10 @@ def test_close_ends_the_thread(events: Events, state: str) -> None:
     if state == "pausing":
         events.endings = {1: b"retry: 60000\n\n"}
     with run_of(events, records_per_batch=1 if state == "full" else 100) as run:
-        assert received(run, 1, 1) == ["a"]
-        assert any(thread.name == "dsv2 receiver" for thread in threading.enumerate())
-    assert not any(thread.name == "dsv2 receiver" for thread in threading.enumerate())
+        assert received(run, 1) == ["a"]
+        thread = receiver_of(run)._thread
+        assert thread.is_alive()
+    await_end(thread)
 
 
 @pytest.mark.parametrize(
