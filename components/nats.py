@@ -14,9 +14,9 @@ __all__ = ("NatsServer",)
 _SETTINGS = """
 server_name: test
 listen: "127.0.0.1:%(port)s"
-authorization { user: "%(user)s", password: "%(password)s" }
+authorization { user: "%(user)s", password: "%(password)s", timeout: 60 }
 jetstream { store_dir: "%(data)s" }
-tls { cert_file: "%(certificate)s", key_file: "%(key)s" }
+tls { cert_file: "%(certificate)s", key_file: "%(key)s", timeout: 60 }
 mqtt { listen: "127.0.0.1:%(mqtt_port)s" }
 """
 

@@ -26,6 +26,7 @@ from dsv2.sinks import SinkBatch, SinkInfo
 from dsv2.testing.connectors import SinkTestSuite, SourceTestSuite
 from dsv2.testing.connectors.source_run import SourceRun
 from tests.durations import ms
+from tests.support import wait_until
 
 NUMBERS = itertools.count()
 LOGIN = {"user": NatsServer.USER, "password": NatsServer.PASSWORD}
@@ -63,8 +64,8 @@ class Streams:
 
     def run(self, call: Any) -> Any:
         async def called() -> Any:
-            async with await nats.connect(self.server.url, tls=self.tls(), **LOGIN) as client:
-                return await call(client.jetstream())
+            async with await nats.connect(self.server.url, tls=self.tls(), connect_timeout=60, **LOGIN) as client:
+                return await call(client.jetstream(timeout=60))
 
         return asyncio.run(called())
 
@@ -175,6 +176,7 @@ def test_messages_that_devices_publish_by_mqtt_are_read(streams: Streams) -> Non
     while not all(message.is_published() for message in published):
         assert not device.loop(60)
     device.disconnect()
+    wait_until(lambda: streams.run(lambda jet: jet.stream_info("sensors")).state.messages == 3)  # after the answers
     run = SourceRun(source_of(streams, "sensors"))
     assert [(message.subject, message.data) for message in run.batch()] == [
         (f"sensors.{number}.heat", f"{number}".encode()) for number in range(3)

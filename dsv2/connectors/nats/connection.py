@@ -19,6 +19,7 @@ from dsv2.errors import ConfigurationError
 
 _LOG = logging.getLogger(__name__)
 _OWN_OPTIONS = {"allow_reconnect": False, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.5}
+_DEFAULT_OPTIONS = {"connect_timeout": 10}  # also for each step after the connection, whose failure is not retried
 _SCHEMES = ("nats://", "tls://", "ws://", "wss://")
 
 
@@ -93,6 +94,7 @@ class NatsConnection:
         log_of_asyncio.addFilter(_is_relevant)
         client = Client()
         options: dict[str, Any] = {
+            **_DEFAULT_OPTIONS,
             **self._options,
             **_OWN_OPTIONS,
             "tls": self._tls and self._tls(),

@@ -90,7 +90,8 @@ class NatsSource(DecodingSource[T_co], SplitSource[T_co, NatsSplit], Generic[T_c
 
     def refresh(self) -> None:
         async def infos(client: Any) -> list[Any]:
-            return [await client.jetstream().stream_info(stream) for stream in self._streams]
+            server = client.jetstream(timeout=_SECONDS)
+            return [await server.stream_info(stream) for stream in self._streams]
 
         self._found = dict(zip(self._streams, self._connection.run("Cannot read streams", infos), strict=True))
 
@@ -143,7 +144,7 @@ class NatsSource(DecodingSource[T_co], SplitSource[T_co, NatsSplit], Generic[T_c
         """Return messages after a position, and the position up to which there are no others."""
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-        server = client.jetstream()
+        server = client.jetstream(timeout=_SECONDS)
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=after + 1,
