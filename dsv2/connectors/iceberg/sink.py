@@ -59,8 +59,8 @@ class IcebergSink(LakehouseSink[T], Generic[T]):
             deletes: Returns whether a record deletes the row with its key. Only the values of ``key`` are used then.
             merge_schema: Whether columns that the table does not have are added to it when the job starts.
             compact_every: Small files are merged after each so many micro-batches, up to the target size of the table
-                (``write.target-file-size-bytes``), 128 MiB at most. Those that they replace remain until snapshots
-                expire. None: files are not merged.
+                (``write.target-file-size-bytes``), 128 MiB at most. Those that they replace remain until
+                Spark or Trino expires their snapshots. None: files are not merged.
             properties: Properties of the table if the sink creates it, such as ``write.target-file-size-bytes``.
             catalog_options: Options of pyiceberg for the catalog and its store, such as ``type`` and ``uri``. Secrets
                 among them are never shown.
