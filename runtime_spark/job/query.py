@@ -243,7 +243,13 @@ class StreamingJob(QueryJob):
         began = time.monotonic()
         # "Available now" is a single trigger, which does not pause before its end.
         patience = began + (0 if self._only_available else _PATIENCE_SECONDS)
-        while self.query.isActive and self.query.status["isTriggerActive"]:
+        while self.query.isActive:
+            if not self.query.status["isTriggerActive"]:
+                if self._refuse_batches:
+                    self._stop_query()
+                    return
+                self._refuse_batches = True  # and look again: a micro-batch may have begun at this moment
+                continue
             # A query with one micro-batch after another rarely pauses, so its next micro-batch refuses to begin.
             if time.monotonic() > patience:
                 self._refuse_batches = True
@@ -253,9 +259,6 @@ class StreamingJob(QueryJob):
             if waiting is not None:
                 waiting.log()
             time.sleep(_POLL_SECONDS)
-        if self.query.isActive:
-            self._refuse_batches = True  # the next micro-batch may begin at this moment
-            self._stop_query()
 
     def _cancelled_within(self, seconds: float) -> bool:
         self._refuse_batches = self._cancelled = True

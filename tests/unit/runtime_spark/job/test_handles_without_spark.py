@@ -161,6 +161,24 @@ def test_micro_batch_that_begins_while_the_job_is_stopped_is_refused() -> None:
     job.checkpoint.note_unwritten.assert_called_once_with(None)
 
 
+def test_micro_batch_that_begins_just_before_a_stop_is_completed() -> None:
+    class Beginning(Query):
+        def stop(self) -> None:
+            assert [*looks] == [], "it runs"
+            self._active = False
+
+    class Status(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            return next(looks, False)
+
+    looks = iter([False, True, True])  # whether a micro-batch runs
+    job = Job(Beginning(active=True))
+    job.query.status = Status()
+    handle = job.start()
+    handle.stop()
+    assert handle.status is JobStatus.STOPPED
+
+
 def test_old_handle_leaves_the_notes_of_the_next_run_alone() -> None:
     job = Job(Query(active=True))
     job.writer.write.return_value = TaskReport()
