@@ -92,6 +92,13 @@ def everything(ends: Mapping[str, int]) -> list[Item]:
     return sorted(Item(name, number) for name, end in ends.items() for number in range(end))
 
 
+def write_ends(file: Path, ends: Mapping[str, int]) -> None:
+    """Write the file of ``SpansInFile``. A job that reads it at the same time finds the old or the new ends."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(ends), encoding="utf-8")
+    new.replace(file)
+
+
 class SpansInFile(Spans):
     """Spans whose ends are in a JSON file, which may change while a job runs and between two runs."""
 

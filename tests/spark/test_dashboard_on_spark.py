@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
@@ -27,23 +26,22 @@ def only_even(number: int) -> int:
 def test_job_and_its_checkpoint(spark: SparkSession, checkpoint: str) -> None:
     runtime = SparkRuntime(spark)
     assert isinstance(runtime, ObservableRuntime)
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
-    server, _ = server_of(Dashboard(port))
+    settings = Dashboard(0)
+    server, _ = server_of(settings)
     try:
         env = ExecutionEnvironment.get_instance(runtime)
         numbers = env.from_collection(range(20), records_per_batch=10).with_uid("numbers").shuffle()
         even = numbers.map(only_even).with_uid("even").with_error_policy(ErrorPolicy().dead_letter(ValueError))
         even.to_sink(CollectSink[int]()).with_uid("collected")
-        env.execute("halves", checkpoint_location=checkpoint, dashboard=port)
+        env.execute("halves", checkpoint_location=checkpoint, dashboard=settings)
         page = get(server, "/api/jobs/1")
         assert (page["status"], page["operators"]["1"]["records_out"]) == ("finished", 10)
         (first, *_) = get(server, "/api/jobs/1/history")["batches"]
         assert {"planning", "level 1", "sinks", "commit"} <= set(first["phases"])
-        settings = {one["title"]: {each["name"]: each["value"] for each in one["settings"]}
-                    for one in get(server, "/api/jobs/1/configuration")}  # fmt: skip
-        assert settings["Runtime"]["Spark"] == spark.version
-        assert settings["Runtime"]["spark.master"] == "local[2]"
+        shown = {one["title"]: {each["name"]: each["value"] for each in one["settings"]}
+                 for one in get(server, "/api/jobs/1/configuration")}  # fmt: skip
+        assert shown["Runtime"]["Spark"] == spark.version
+        assert shown["Runtime"]["spark.master"] == "local[2]"
         assert len(get(server, "/api/jobs/1/letters")["letters"]) == 10
     finally:
         server.close()

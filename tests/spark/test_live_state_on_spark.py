@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from runtime_spark.savepoint import live_state
 from runtime_spark.savepoint.state_entries import state_entries
 from tests.dashboard_client import TOKEN
 from tests.durations import ms
-from tests.spans import Item, SpansInFile
+from tests.spans import Item, SpansInFile, write_ends
 from tests.support import wait_until
 
 SETTINGS = Dashboard(0, token=TOKEN)
@@ -70,15 +69,9 @@ class Live:
 
     def extend(self, end: int) -> None:
         """Let the job read the numbers below ``end``, and wait until they are committed."""
-        write_end(self._file, end)
+        write_ends(self._file, {"a": end})
         totals = self.client().state("totals", TOTAL)
         wait_until(lambda: totals.get((end - 1) / 2) is not None)
-
-
-def write_end(file: Path, end: int) -> None:
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps({"a": end}), encoding="utf-8")
-    new.replace(file)
 
 
 @pytest.fixture
@@ -87,7 +80,7 @@ def new_job(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Live]
 
     def start(**options: Any) -> Live:
         file = tmp_path / "spans.json"
-        write_end(file, 8)
+        write_ends(file, {"a": 8})
         env = ExecutionEnvironment.get_instance(SparkRuntime(spark, **options))
         env.set_parallelism(2)
         items = env.from_source(SpansInFile(str(file), discovery_interval=ms(20))).with_uid("items")

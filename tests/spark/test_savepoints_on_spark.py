@@ -222,16 +222,17 @@ class Job:
         layout: StateLayout = StateLayout.BLOB,
         partitions: int | None = None,
         savepoint: str | Path | None = None,
+        pause: timedelta = timedelta(hours=1),
         to_end: bool = False,
         fails: bool = False,
     ) -> JobHandle:
+        """Start it. Unless it runs ``to_end``, it can be stopped in the pause after its first micro-batch."""
         runtime = SparkRuntime(self._spark, state_layout=layout, partitions=partitions, state_key=KEY)
         env = ExecutionEnvironment.get_instance(runtime)
         self._fails = fails
         for uid, stream in build(env, turn, None if to_end else PER_BATCH).items():
             stream.to_sink(ForeachBatchSink(self._write)).with_uid(f"{uid} out")
-        # With pauses in which the job can be stopped.
-        trigger = Trigger.available_now() if to_end else Trigger.processing_time(timedelta(seconds=2))
+        trigger = Trigger.available_now() if to_end else Trigger.processing_time(pause)
         return env.execute_async("moved", checkpoint_location=checkpoint, trigger=trigger, savepoint=savepoint)
 
 
@@ -266,7 +267,7 @@ class Taken(NamedTuple):
 @pytest.fixture(scope="module")
 def taken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Taken:
     folder, job = tmp_path_factory.mktemp("savepoints"), Job(spark)
-    handle = after(job.start(folder / "a", 0), 3)
+    handle = after(job.start(folder / "a", 0, pause=timedelta(seconds=2)), 3)
     assert handle.stop_with_savepoint(folder / "first") == str(folder / "first")
     return Taken(folder, job.results, Savepoint.open(folder / "first"))
 

@@ -27,7 +27,7 @@ from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import Portion, RoundRobinSplitAssigner
 from tests.durations import ms
 from tests.numbering import Numbering
-from tests.spans import Item, Span, Spans, SpansInFile, everything, number_of
+from tests.spans import Item, Span, Spans, SpansInFile, everything, number_of, write_ends
 from tests.spark.programs import environment
 from tests.support import wait_until
 
@@ -54,7 +54,7 @@ def logged_offsets(checkpoint: str) -> list[dict[str, Any]]:
 
 
 def grow(file: Path, ends: dict[str, int]) -> dict[str, int]:
-    file.write_text(json.dumps(ends))
+    write_ends(file, ends)
     return ends
 
 
