@@ -21,10 +21,11 @@ from tests.conformance.harness import Program, Run, Setting, run_programs
 from tests.example_programs import EXAMPLES
 
 # Spark ends Python processes that were idle for a minute, and those of sources with the job. Some of them print such a
-# trace, several at once, and not always to its end.
+# trace, several at once, and not always to its end. Those with TCP connections have the module socket in it.
 PROCESS_ENDED = re.compile(
     r"|Traceback \(most recent call last\):|During handling of the above exception, another exception occurred:"
-    r'|  File "(?:[^"]*/pyspark/[^"]*|<frozen runpy>)", .*|    .*|EOFError|BrokenPipeError: .*'
+    r'|  File "(?:[^"]*/(?:pyspark|python3\.\d+)/[^"]*|<frozen runpy>)", .*|    .*'
+    r"|EOFError|(?:BrokenPipe|ConnectionReset)Error: .*|PySpark daemon failed to flush .*"
 )
 SETTINGS = [Setting(2, portions=2), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 
