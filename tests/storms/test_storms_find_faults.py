@@ -7,6 +7,7 @@ import random
 import subprocess
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -46,8 +47,21 @@ OPTIONS = Namespace(kills=3, others=1, seed=1, graphs=4, runtime="spark", proces
 
 
 def life_of_toy(folder: Path, sink: str) -> kills.Life:
+    """The life of a job that takes a step only when the storm has looked at the files of the step before."""
+    wait_until, finish = JobProcess.wait_until, JobProcess.finish
+
+    def look_until(process: JobProcess, happened: Callable[[], bool]) -> None:
+        wait_until(process, lambda: happened() or toy.look(process.folder))
+
+    def let_go(process: JobProcess) -> None:
+        toy.let_go(process.folder)
+        finish(process)
+
     job = kills.Job("toy", toy.__name__, (sink,), launcher=toy.__name__)
-    return kills.live(job, f"toy {sink}", folder, PLAN, kills.prepared(job))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobProcess, "wait_until", look_until)
+        patch.setattr(JobProcess, "finish", let_go)
+        return kills.live(job, f"toy {sink}", folder, PLAN, kills.prepared(job))
 
 
 def test_kills_of_an_exactly_once_job_have_no_effect(tmp_path: Path) -> None:
