@@ -41,6 +41,7 @@ class ConnectServer:
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
             "spark.local.dir": str(folder / "local"),
+            "spark.network.timeout": "1h",  # a busy machine does not lose its only executor
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
         environment = {

@@ -182,6 +182,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iterat
             .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .config("spark.network.timeout", "1h")  # a busy machine does not lose its only executor
             .config("spark.python.unix.domain.socket.enabled", "true")
             # Queries of a few micro-batches end before generated code would pay for its compilation.
             .config("spark.sql.codegen.wholeStage", "false")

@@ -11,6 +11,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,11 +25,13 @@ from dsv2 import (
     RuntimeExecutionMode,
 )
 from dsv2.connectors.files import FilesSource, json_lines, read_files
+from dsv2.runtime.report import base_job
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import through_dataframe, to_dataframe
+from tests.durations import LONG
 
 NUMBERS = list(range(1_000))
 
@@ -152,7 +155,8 @@ class Client:
         env = self.env()
         env.from_collection([Number(1, False)]).process(Slow()).to_sink(CollectSink())
         job = env.execute_async("cancelled")
-        job.stop(timedelta(seconds=3))
+        with patch.object(base_job, "_CANCEL_SECONDS", LONG):
+            job.stop(timedelta(seconds=3))
         return job.status.value
 
 

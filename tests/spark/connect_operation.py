@@ -8,20 +8,22 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
 from dsv2.client import connect
 from dsv2.dead_letters import DeadLetters
 from dsv2.jobs import Trigger
+from dsv2.runtime.report import base_job
 from dsv2.sources import DataGeneratorSource
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.server import server_of
 from runtime_spark import StateKey, StateLayout
 from storms.common.processes import Gate
 from tests.dashboard_client import TOKEN
+from tests.durations import LONG
 from tests.spark import connect_streams
-from tests.spark.connect_streams import COUNT, PER_BATCH, Client, Count, failure_of, key_of, same
-from tests.support import wait_until
+from tests.spark.connect_streams import COUNT, PER_BATCH, Client, Count, await_phase, failure_of, key_of, same
 
 
 class Operation(Client):
@@ -59,7 +61,7 @@ class Operation(Client):
     def _asked(self) -> dict[str, Any]:
         settings = Dashboard(0, token=TOKEN)
         job = self.start(self.env(None), Trigger.processing_time(), dashboard=settings)
-        wait_until(lambda: job.progress.batch_id >= 1)
+        await_phase(job, lambda: job.progress.batch_id >= 1)
         client = connect(server_of(settings)[0].url)
         state = client.state("count", COUNT)
         rows = state.table().to_pylist()
@@ -84,8 +86,9 @@ class Operation(Client):
         gate = Gate(self.folder, "counting")
         gate.shut()
         job = self.start(self.env(3 * PER_BATCH, Count(gate=gate)))
-        wait_until(lambda: gate.waiting is not None)
-        job.stop(timedelta(seconds=1))
+        await_phase(job, lambda: gate.waiting is not None)
+        with patch.object(base_job, "_CANCEL_SECONDS", LONG):
+            job.stop(timedelta(seconds=1))
         status = job.status.value
         gate.open()
         self.start(self.env(3 * PER_BATCH, Count(gate=gate))).await_termination()
@@ -97,7 +100,7 @@ class Operation(Client):
         gate = Gate(waiting.folder, "counting")
         gate.shut()
         first = waiting.start(waiting.env(3 * PER_BATCH, Count(gate=gate)))
-        wait_until(lambda: gate.waiting is not None)
+        await_phase(first, lambda: gate.waiting is not None)
         second = quick.start(quick.env(2 * PER_BATCH))
         failure = failing.failure()
         second.await_termination()

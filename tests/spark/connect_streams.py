@@ -27,15 +27,17 @@ from dsv2 import (
 )
 from dsv2.connectors.files import FilesSource, json_lines, read_files
 from dsv2.dead_letters import DeadLetters
-from dsv2.jobs import JobHandle, JobListener, JobProgress, Trigger
+from dsv2.jobs import JobHandle, JobListener, JobProgress, JobStatus, Trigger
 from dsv2.jobs.progress_log import read_progress
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import DriverSink, FileSink, ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, through_dataframe
+from runtime_spark.platform.driver_processes import is_gone
 from storms.common.processes import Gate
 from tests import ROOT
+from tests.support import wait_until
 
 SECONDS = 600
 KEYS = 3
@@ -240,8 +242,7 @@ class Client:
     def stopped(self) -> dict[str, Any]:
         """Take a savepoint of a job without an end, refuse a second one on its checkpoint, and stop it."""
         job = self.start(self.env(None), Trigger.processing_time())
-        while job.progress.batch_id < 1:
-            time.sleep(0.1)
+        await_phase(job, lambda: job.progress.batch_id >= 1)
         second = failure_of(lambda: self.start(self.env(None), Trigger.processing_time()))
         path = job.savepoint(self.folder / "savepoint")
         job.stop()
@@ -263,8 +264,7 @@ class Client:
         self.folder = self.folder / "continued"
         self.folder.mkdir()
         job = self.start(self.env(None), Trigger.processing_time(), savepoint=savepoint, as_new_job=True)
-        while job.progress.batch_id < 0 or len(self.sink.results) < KEYS:
-            time.sleep(0.1)
+        await_phase(job, lambda: job.progress.batch_id >= 0 and len(self.sink.results) >= KEYS)
         job.stop()
         first = {key: min(one.nth for one in self.sink.results if one.key == key) for key in range(KEYS)}
         return {"continues": first == {key: before[key] + 1 for key in before}}
@@ -287,6 +287,19 @@ class Client:
         """Use a checkpoint that this process does not see."""
         env = self.env(PER_BATCH)
         return failure_of(lambda: env.execute("counting", checkpoint_location="hdfs://127.0.0.1:1/checkpoint"))
+
+
+def await_phase(job: JobHandle, reached: Callable[[], bool]) -> None:
+    """Wait for a phase of a job. Raises the error of a job that fails before it."""
+    wait_until(lambda: reached() or job.status is not JobStatus.RUNNING)
+    if (error := job.exception()) is not None:
+        raise error
+
+
+def is_free(checkpoint: Path) -> bool:
+    """Return whether the process of the server's last run has ended, which is later than its last micro-batch."""
+    drivers = (checkpoint / "dsv2/drivers").glob("*.json")
+    return all(is_gone(json.loads(driver.read_text(encoding="utf-8"))) for driver in drivers)
 
 
 def counted_in(savepoint: str | Path) -> dict[int, int]:

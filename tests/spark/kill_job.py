@@ -92,6 +92,7 @@ def new_session(folder: str) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", f"{folder}/local")
+        .config("spark.network.timeout", "1h")  # a busy machine does not lose its only executor
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
     )

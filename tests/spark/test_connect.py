@@ -14,7 +14,7 @@ from components.spark_connect import ConnectServer
 from tests import ROOT
 from tests.spark.connect_job import NUMBERS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

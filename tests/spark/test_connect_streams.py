@@ -15,7 +15,7 @@ import pytest
 from components.spark_connect import ConnectServer
 from storms.common.processes import Gate
 from tests import ROOT
-from tests.spark.connect_streams import PER_BATCH, SECONDS, command, counts, results
+from tests.spark.connect_streams import PER_BATCH, SECONDS, command, counts, is_free, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -160,6 +160,7 @@ def test_job_goes_on_without_its_client(connect_server: ConnectServer, tmp_path:
     assert refused.startswith("ConfigurationError: Another driver runs a job with the checkpoint ")
     gate.open()
     wait_until((tmp_path / "job/checkpoint/commits/2").exists)
+    wait_until(lambda: is_free(tmp_path / "job/checkpoint"))
     check_exactly_once(results(connect_server.url, tmp_path, "gated:job")["gated"])
 
 

@@ -15,7 +15,7 @@ from components.python_path import python_path
 from tests import ROOT
 from tests.documents import documented_output, program_of
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_program_prints_what_is_shown(
@@ -32,7 +32,7 @@ def test_program_prints_what_is_shown(
     file.write_text(program)
     environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
     run = subprocess.run(
-        [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=850, check=False
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == documented_output(program)

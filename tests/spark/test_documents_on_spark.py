@@ -15,7 +15,7 @@ from components.python_path import python_path
 from tests import ROOT
 from tests.documents import program_of
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 CALLS = """
 import json, os, sys

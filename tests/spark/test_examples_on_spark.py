@@ -48,6 +48,7 @@ def test_example_finds_the_answer(example: Program, runs: dict[str, Run]) -> Non
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_program_output() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "examples.grades"],
@@ -55,7 +56,7 @@ def test_program_output() -> None:
         env={**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=850,
     )
     assert run.returncode == 0, run.stderr
     assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout

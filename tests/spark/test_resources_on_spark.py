@@ -12,13 +12,14 @@ from tests.spark.processes import JobProcess
 @pytest.mark.spark
 @pytest.mark.slow
 def test_each_worker_opens_it_once_and_closes_it_at_the_end(tmp_path: Path) -> None:
-    program = JobProcess(tmp_path, "resource_job")
-    program.start()
-    program.finish()
+    with JobProcess(tmp_path, "resource_job") as program:
+        program.start()
+        program.wait_for_session()  # workers close their resources when the driver has ended
+        program.finish()
     notes = [line.rsplit(" ", 1) for line in (tmp_path / "notes").read_text().splitlines()]
     (batches,) = (int(event.split()[1]) for event, _ in notes if event.startswith("batches"))
     assert batches >= 5
     for kind in ("", " async"):
         opened, closed = (sorted(pid for event, pid in notes if event == f"{what}{kind}") for what in ("open", "close"))
-        assert len(opened) == len(set(opened)) == 2
+        assert 0 < len(opened) == len(set(opened)) < batches, "by workers, whose number is up to Spark"
         assert closed == opened

@@ -74,6 +74,7 @@ def test_stuck_job_is_reported_and_can_be_cancelled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(job_waiting, "_FIRST_LOG_SECONDS", 0.1)
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", LONG)
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
     wait_until((tmp_path / "reached").exists)
@@ -94,8 +95,9 @@ def test_stuck_job_is_reported_and_can_be_cancelled(
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_can_be_cancelled_before_spark_starts_it(
-    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
+    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", LONG)
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
     job.stop(timeout=timedelta(seconds=0))
