@@ -70,6 +70,8 @@ class KafkaBroker:
     Args:
         folder: The folder of its data.
         port: The port of ``bootstrap_servers``. None (default): a free port.
+        session_ms: How long the broker may be busy before it counts as failed. After it was killed, it is ready when
+            this time has passed. Default: 9000, as in Kafka.
 
     Attributes:
         bootstrap_servers: The address of the listener without authentication.
@@ -86,10 +88,11 @@ class KafkaBroker:
         MissingComponentError: Java or the jars are missing.
     """
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, *, session_ms: int = 9000) -> None:
         plain, *others = free_ports(6)
         self._ports = _Ports(plain if port is None else port, *others)
         self._folder = folder
+        self._session_ms = session_ms
         java, classpath = java_program("java"), kafka_classpath()
         self._java = [java, *_JVM, "-cp", classpath]
         self._server = Server(
@@ -169,7 +172,7 @@ ssl.truststore.type=PEM
 ssl.truststore.location={self.certificate}
 log.dirs={self._folder}/data
 broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=2000
+broker.session.timeout.ms={self._session_ms}
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4

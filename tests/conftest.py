@@ -223,7 +223,7 @@ def _server(make: Callable[[Path], ServerT], scope: Literal["session", "function
 
 # Tests share those of a test run, and use their own topics, tables and folders.
 kafka_broker = _server(KafkaBroker)
-restarted_kafka_broker = _server(KafkaBroker)
+restarted_kafka_broker = _server(partial(KafkaBroker, session_ms=2000))
 """The broker that tests may kill, if they start it again."""
 
 own_kafka_broker = _server(KafkaBroker, "function")

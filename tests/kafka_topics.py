@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-_SECONDS = 30.0
-_PATIENCE_SECONDS = 2.0
+from tests.durations import LONG
+from tests.support import wait_until
+
+_SECONDS = LONG
 _UNSENT = 10_000
 _NUMBERS = itertools.count()
 
@@ -40,6 +41,8 @@ class Topics:
         """Increase the number of partitions of ``topic``."""
         for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             future.result(_SECONDS)
+        while len(self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions) < total:
+            pass  # the broker may see them slightly later
         self._producer = self._new_producer()  # a new one has the new partitions
 
     def delete(self, topic: str) -> None:
@@ -59,7 +62,7 @@ class Topics:
         for value in values:
             while len(self._producer) >= _UNSENT:
                 self._producer.poll(0.1)
-            self._producer.produce(topic, value, partition=partition, **options)
+            self._producer.produce(topic, value, partition=partition, on_delivery=_check, **options)
         assert self._producer.flush(_SECONDS) == 0
 
     def _new_producer(self) -> Producer:
@@ -89,12 +92,10 @@ class Topics:
         return seen
 
     def await_commits(self, topic: str) -> None:
-        """Wait until readers see all messages, which is shortly after the commit, unless a transaction stays open."""
-        patience = time.monotonic() + _PATIENCE_SECONDS
+        """Wait until readers see all messages, which is shortly after the last transaction has ended."""
         for number in self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions:
             end = self.end(topic, number)
-            while self._end(topic, number, IsolationLevel.READ_COMMITTED) < end and time.monotonic() < patience:
-                pass
+            wait_until(lambda: self._end(topic, number, IsolationLevel.READ_COMMITTED) >= end)  # noqa: B023 - at once
 
     def end(self, topic: str, partition: int = 0) -> int:
         """The offset after the last message, committed or not."""
@@ -120,14 +121,15 @@ class Transaction:
 
     def __init__(self, config: Mapping[str, Any], topic: str, partition: int) -> None:
         self._config = config
-        self._producer = Producer({**config, "transactional.id": f"tests-{next(_NUMBERS)}"})
+        ids = {"transactional.id": f"tests-{next(_NUMBERS)}", "transaction.timeout.ms": 900_000}
+        self._producer = Producer({**config, **ids})
         self._producer.init_transactions(_SECONDS)
         self._producer.begin_transaction()
         self._topic, self._partition = topic, partition
 
     def send(self, *values: bytes) -> Transaction:
         for value in values:
-            self._producer.produce(self._topic, value, partition=self._partition)
+            self._producer.produce(self._topic, value, partition=self._partition, on_delivery=_check)
         assert self._producer.flush(_SECONDS) == 0
         return self
 
@@ -144,3 +146,7 @@ class Transaction:
 
     def abort(self) -> None:
         self._producer.abort_transaction(_SECONDS)
+
+
+def _check(error: KafkaError | None, message: Message) -> None:
+    assert error is None, error

@@ -9,6 +9,8 @@ import pytest
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from dsv2.connectors.kafka import broker
+from tests.durations import LONG
 from tests.kafka_topics import Topics
 from tests.replicated_tables import Table
 
@@ -16,6 +18,13 @@ from tests.replicated_tables import Table
 @pytest.fixture(scope="session")
 def topics(kafka_broker: KafkaBroker) -> Topics:
     return Topics(kafka_broker.bootstrap_servers)
+
+
+@pytest.fixture
+def patient_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow broker answers the first request, and a commit before the connection is closed."""
+    monkeypatch.setattr(broker, "_FIRST_ANSWER_SECONDS", 30.0)  # less than the timeout of transactions
+    monkeypatch.setattr(broker, "_CLOSE_TIMEOUT_SECONDS", LONG)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def to_kafka(broker: KafkaBroker) -> Output:
     def numbers() -> list[int]:
         return sorted(int(value) for values in topics.committed(topic).values() for value in values)
 
-    sink = KafkaSink[int](broker.bootstrap_servers, topic, lambda number: b"%d" % number, retry_timeout=ms(20_000))
+    sink = KafkaSink[int](broker.bootstrap_servers, topic, lambda number: b"%d" % number, retry_timeout=ms(120_000))
     return Output(sink, numbers, f"sinks-{next(NUMBERS)}")
 
 

@@ -30,14 +30,14 @@ PLACES = [TopicPartition("readings", number) for number in range(3)]
 
 
 def broker_of(
-    servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20), clock: Clock | None = None
+    servers: str, group: str, retry_timeout: timedelta = timedelta(minutes=2), clock: Clock | None = None
 ) -> Broker:
     return Broker(KafkaConnection("A test", servers, {}, retry_timeout, group), clock or SystemClock())
 
 
 def some_attempts() -> Clock:
     """A clock that lets a request with the default ``retry_timeout`` be tried twice, however slow the machine is."""
-    return ManualClock(step=timedelta(seconds=5))
+    return ManualClock(step=timedelta(seconds=30))
 
 
 # --- A real broker ---------------------------------------------------------------------------------------------------
@@ -57,6 +57,7 @@ def test_pending_transactional_offsets_are_waited_for(topics: Topics) -> None:
     impatient.close()
 
 
+@pytest.mark.usefixtures("patient_requests")
 def test_refused_partition_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
     broker = broker_of(topics.bootstrap_servers, "refused", clock=some_attempts())
@@ -104,7 +105,7 @@ from dsv2.connectors.kafka.split import TopicPartition
 module._FIRST_PAUSE_SECONDS = 0.0
 module._LOG.disabled = True
 servers, topic = sys.argv[1:]
-broker = module.Broker(KafkaConnection("A test", servers, {}, timedelta(seconds=20)), SystemClock())
+broker = module.Broker(KafkaConnection("A test", servers, {}, timedelta(minutes=2)), SystemClock())
 place = TopicPartition(topic, 0)
 for number in range(300):
     module._FIRST_ANSWER_SECONDS = (1 + number % 10) / 1000

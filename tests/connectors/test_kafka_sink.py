@@ -33,7 +33,7 @@ def encoded(number: int) -> bytes:
 
 
 def sink_of(topics: Topics, topic: Any, **options: Any) -> KafkaSink[int]:
-    options = {"partition": lambda number: number % 2, "retry_timeout": ms(20_000), **options}
+    options = {"partition": lambda number: number % 2, "retry_timeout": ms(120_000), **options}
     return KafkaSink(topics.bootstrap_servers, topic, encoded, **options)
 
 
@@ -100,7 +100,7 @@ def test_awkward_messages_are_written_as_they_are_or_refused(topics: Topics, job
         headers=lambda number: headers,
         partition=lambda number: 0 if number < 9 else -1,
         delivery=delivery,
-        retry_timeout=ms(20_000),
+        retry_timeout=ms(120_000),
     )
     info = SinkInfo(job, "out", 1)
     sink.begin(info, 0)
@@ -162,7 +162,7 @@ def test_overtaken_attempt_cannot_commit(topics: Topics, job: str) -> None:
         write(sink, job, 0, 1, 2)  # Spark has started another attempt, which is faster
         yield RecordBatch([2])
 
-    with pytest.raises(JobError, match=r"A newer attempt of the same task has taken over, .* \(_FENCED"):
+    with pytest.raises(JobError, match="A newer attempt of the same task has taken over"):
         sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
     assert numbers(topics, topic) == [1, 2]
 
@@ -199,11 +199,13 @@ def test_old_attempt_of_another_parallelism_cannot_commit(topics: Topics, job: s
     assert numbers(topics, topic) == [1]
 
 
+@pytest.mark.usefixtures("patient_requests")
 def test_restart_waits_for_no_transaction_of_the_previous_run(
     topics: Topics, job: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = topics.create(2)
     begin(sink_of(topics, topic), job, 0)
+    caplog.clear()
 
     def restart(producer: Any) -> None:  # the previous run was suspended before the commit
         begin(sink_of(topics, topic), job, 0)
@@ -281,7 +283,7 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
         }
         return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout=retry_timeout)
 
-    rejected = sink_with("wr-ng", ms(5_000))
+    rejected = sink_with("wr-ng", ms(600_000))
     for call in (begin, lambda sink, job, batch: write(sink, job, batch, 1)):
         with pytest.raises(JobError, match="The brokers rejected the credentials") as failed:
             call(rejected, job, 0)
