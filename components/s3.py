@@ -47,7 +47,7 @@ class S3Server:
         self._server.start()
         request = urllib.request.Request(f"{self.endpoint}/{self.BUCKET}", method="PUT")
         request.add_header("Authorization", f"AWS4-HMAC-SHA256 Credential={_KEY}/20240101/{_REGION}/s3/aws4_request")
-        urllib.request.urlopen(request, timeout=30).close()
+        urllib.request.urlopen(request, timeout=180).close()  # it imports its parts now
 
     def stop(self) -> None:
         """Stop the server. Its data are lost."""
@@ -68,6 +68,8 @@ class S3Server:
             region=_REGION,
             endpoint_override=self.endpoint,
             allow_bucket_creation=True,
+            connect_timeout=60,
+            request_timeout=60,
         )
 
     def in_environment(self) -> dict[str, str]:

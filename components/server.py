@@ -135,13 +135,14 @@ def free_ports(count: int) -> list[int]:
 def _reserve(port: int) -> None:
     """Raise OSError if a process listens on ``port`` or has reserved it.
 
-    The reservation is the UDP port of the same number, which the server does not need.
+    The reservation is the UDP port of the same number, which the server does not need. A port that another process has
+    reserved is not probed, as its server could not start during that.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", port))
     reservation = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         reservation.bind(("127.0.0.1", port))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
     except OSError:
         reservation.close()
         raise

@@ -32,7 +32,7 @@ class Table:
 
     def source(self, **options: Any) -> PostgresSource[Any]:
         given = {"conninfo": self.conninfo, "table": self.name, "slot_name": self.name, **options}
-        return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout": ms(20_000), **given})
+        return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout": ms(120_000), **given})
 
     def drop_replication_objects(self) -> None:
         """Drop what a source has created."""

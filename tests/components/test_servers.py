@@ -21,6 +21,7 @@ from components.prometheus import PrometheusServer
 from components.redis import RedisServer
 from components.server import MissingComponentError, Server, first_port, free_ports, listens
 from tests import ROOT
+from tests.durations import LONG
 
 SERVE_AND_WAIT = """
 import sys, time
@@ -31,11 +32,10 @@ Server([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", port], int(p
 print("serves", flush=True)
 time.sleep(600)
 """
-DEADLINE_SECONDS = 20.0
 
 
 def eventually(happened: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + LONG
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.02)
     return happened()
@@ -75,6 +75,17 @@ def test_server_ends_with_its_child_processes(end: Callable[[Server], None], ign
     end(server)
     assert eventually(lambda: not listens(port))
     assert eventually(lambda: not listens(other))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt others")
+def test_processes_in_other_sessions_have_ended_when_their_server_was_killed(tmp_path: Path) -> None:
+    port, other = free_ports(2)
+    serve = f"{sys.executable} -m http.server --bind 127.0.0.1"
+    server = Server(["bash", "-c", f"setsid {serve} {other} & {serve} {port}; :"], port, tmp_path / "log")
+    server.start()
+    assert eventually(lambda: listens(other))
+    server.kill()
+    assert not listens(other)
 
 
 def test_failed_server_shows_its_last_output(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_iceberg(s3_server: S3Server, tmp_path: Path) -> None:
         "s3.access-key-id": given["AWS_ACCESS_KEY_ID"],
         "s3.secret-access-key": given["AWS_SECRET_ACCESS_KEY"],
         "s3.region": given["AWS_DEFAULT_REGION"],
+        "s3.connect-timeout": "60",
+        "s3.request-timeout": "60",
     }
     for sales in ([Sale("a", 1), Sale("b", 2)], [Sale("a", 3)]):
         write(IcebergSink("shop.sales", Sale, key=["item"], compact_every=1, catalog_options=options), *sales)

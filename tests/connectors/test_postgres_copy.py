@@ -86,7 +86,7 @@ def write(
         connection.execute(f"CREATE TABLE {name} ({table}); {after.format(name)}".encode())
     kind = type(rows[0])
     records = records_of(rows_to_table(rows, kind), kind) if columnar else rows
-    sink = PostgresSink[Any](server.conninfo, name, **{"columns": FIELDS, "retry_timeout": ms(20_000), **options})
+    sink = PostgresSink[Any](server.conninfo, name, **{"columns": FIELDS, "retry_timeout": ms(120_000), **options})
     info = SinkInfo(name, "out", 1)
     sink.begin(info, 0)
     try:

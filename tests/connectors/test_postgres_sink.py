@@ -39,7 +39,7 @@ class Table:
             connection.execute(f"CREATE TABLE {self.name} (id int {key}, text text)".encode())
 
     def sink(self, **options: Any) -> PostgresSink[Item]:
-        options = {"columns": ["id", "text"], "retry_timeout": ms(20_000), **options}
+        options = {"columns": ["id", "text"], "retry_timeout": ms(120_000), **options}
         return PostgresSink(self.conninfo, self.name, **options)
 
     def begin(self, sink: PostgresSink[Item], batch_id: int, parallelism: int = 2) -> None:

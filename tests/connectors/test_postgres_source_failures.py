@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
@@ -16,6 +14,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.testing.connectors.source_run import Reader
 from tests.durations import ms
 from tests.replicated_tables import Run, Table, summaries
+from tests.restarted_servers import restarted_after_a_retry
 
 NewTable: TypeAlias = Callable[[str], Table]
 
@@ -146,18 +145,6 @@ def test_publication_of_the_user(table: Table) -> None:
     table.execute("DROP PUBLICATION mine")
 
 
-@contextmanager
-def crashed(server: PostgresServer) -> Iterator[None]:
-    """The server crashes and restarts after a moment."""
-    server.kill()
-    late = threading.Timer(0.5, server.start)
-    late.start()
-    try:
-        yield
-    finally:
-        late.join()
-
-
 def test_server_that_crashes_at_every_point(
     own_postgres_server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,23 +152,23 @@ def test_server_that_crashes_at_every_point(
     table = Table(server.conninfo, "id int PRIMARY KEY, name text")
     table.execute("INSERT INTO {} SELECT n, 'row ' || n FROM generate_series(1, 30000) n")
     run = Run(table.source(records_per_batch=20_000), parallelism=1)
-    with crashed(server):
+    with restarted_after_a_retry(server, caplog):
         first = run.batch()
-    assert read_in_a_crash(run, server) == first
-    with crashed(server):
+    assert read_in_a_crash(run, server, caplog) == first
+    with restarted_after_a_retry(server, caplog):
         rest = run.batch()
     assert [change.key[0] for change in first + rest] == list(range(1, 30_001))
     run.snapshot()
     table.execute("UPDATE {} SET name = 'changed' WHERE id <= 10000")
-    with crashed(server):
+    with restarted_after_a_retry(server, caplog):
         changes = run.batch()
-    assert read_in_a_crash(run, server) == changes
+    assert read_in_a_crash(run, server, caplog) == changes
     assert summaries(changes) == [("update", number, "changed") for number in range(1, 10_001)]
     assert f"Cannot replicate table {table.name}" in caplog.text
     assert "Retrying." in caplog.text
 
 
-def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
+def read_in_a_crash(run: Run, server: PostgresServer, caplog: pytest.LogCaptureFixture) -> list[RowChange[Any]]:
     """The last micro-batch, read by a task while the server crashes."""
     (order,) = run.orders()
     reader = run.source.create_reader(Reader())
@@ -189,7 +176,7 @@ def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
     for portion in order.portions:
         batches = reader.read(portion.start, portion.stop)
         seen += next(batches).records
-        with crashed(server):
+        with restarted_after_a_retry(server, caplog):
             seen += [change for batch in batches for change in batch.records]
     reader.close()
     return seen
