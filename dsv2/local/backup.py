@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -16,7 +17,6 @@ from dsv2.errors import ConfigurationError, CorruptDataError, Dsv2Error
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.restoration import on_disk
 
-_ATTEMPTS = 5
 _COPIED_BYTES = 1 << 20
 
 
@@ -50,14 +50,17 @@ def _copy_logs(source: Path, target: Path) -> int:
 
     Each is copied up to its size at one moment. That of a worker process gets a transaction first, so it comes last.
     The content of segments never changes, nor are their names used twice. So a copy is complete if it has all segments
-    that its last transaction refers to. It rarely lacks one, since the job has to begin a segment meanwhile.
+    that its last transaction refers to. It rarely lacks one, since the job has to begin a segment while others are
+    opened. Then it is made again.
     """
-    error: Dsv2Error | None = None
-    for _ in range(_ATTEMPTS):
+    error: Dsv2Error
+    while True:
         shutil.rmtree(target / LOCAL_FILES, ignore_errors=True)
+        logs = [source / LOCAL_FILES, *sorted(source.glob(f"{LOCAL_FILES}/*/*"))]
+        before = _segments(logs)
         with ExitStack() as stack:
-            logs = [source / LOCAL_FILES, *sorted(source.glob(f"{LOCAL_FILES}/*/*"))]
             parts = [part for log in logs for part in _open_segments(log, stack)]
+            has_moved = _segments(logs) != before
             for file, size in parts:  # they can be read also when the job has deleted them
                 _copy(file, target / Path(file.name).relative_to(source), size)
         checkpoint = LocalCheckpoint(on_disk(target))
@@ -66,17 +69,25 @@ def _copy_logs(source: Path, target: Path) -> int:
                 error = ConfigurationError(f"The checkpoint {source} has no complete micro-batch.")
             elif not checkpoint.lacks_segments():
                 return stored.batch_id
+            else:
+                error = CorruptDataError(f"The checkpoint {source} lacks a segment.")
         except CorruptDataError as damage:  # also of a worker that has begun a segment meanwhile
             error = damage
         finally:
             checkpoint.release()
-    raise error or CorruptDataError(f"The checkpoint {source} lacks a segment.")
+        if not has_moved:
+            raise error
+
+
+def _segments(logs: Iterable[Path]) -> list[Path]:
+    """Return the segments of logs, the last one of each log first."""
+    return [segment for log in logs for segment in sorted(log.glob("[0-9]*.log"), reverse=True)]
 
 
 def _open_segments(log: Path, stack: ExitStack) -> list[tuple[IO[bytes], int]]:
     """Open the segments of a log, and return them with their sizes."""
     opened: list[IO[bytes]] = []
-    for segment in sorted(log.glob("[0-9]*.log"), reverse=True):  # the job deletes the first one first
+    for segment in _segments([log]):  # the job deletes the first one first
         with contextlib.suppress(FileNotFoundError):
             opened.append(stack.enter_context(segment.open("rb")))
     return [(file, os.fstat(file.fileno()).st_size) for file in opened]

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +135,32 @@ def test_job_that_writes_between_the_steps_of_a_backup(
     monkeypatch.undo()
     assert first <= number <= writer.number
     assert content_of(opened(tmp_path / "copy" / "local")) == contents[number]
+
+
+def test_backup_of_a_busy_job_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as the job begins a segment while they are opened."""
+    writer, open_segments = Writer(tmp_path / "log" / "local", 0), backup._open_segments
+    writer.change()
+    writer.commit()
+    lacks = iter([True] * 20)
+
+    def opens(log: Path, stack: ExitStack) -> Any:
+        before = {*log.iterdir()}
+        while {*log.iterdir()} == before:
+            writer.change()
+            writer.commit()
+            writer.log.mark()
+        return open_segments(log, stack)
+
+    class Lacking(OneLog):
+        def __init__(self, folder: LocalFolder) -> None:
+            super().__init__(folder)
+            self.lacks_segments = lambda: next(lacks, False)
+
+    monkeypatch.setattr(backup, "_open_segments", opens)
+    monkeypatch.setattr(backup, "LocalCheckpoint", Lacking)
+    assert backup._copy_logs(tmp_path / "log", tmp_path / "copy") == writer.number
+    assert content_of(opened(tmp_path / "copy" / "local")) == writer.committed
 
 
 def test_folder_that_exists_is_refused(tmp_path: Path) -> None:
