@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+from jupyter_core.utils import ensure_async
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionComplete
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -26,6 +28,24 @@ for thread in threading.enumerate():
     if thread.name.startswith("dsv2-view"):
         thread.join()
 """
+
+
+class _Client(NotebookClient):
+    """Applies updates of outputs whenever they come, as a notebook does.
+
+    The base class drops those that a thread publishes between two cells.
+    """
+
+    async def _async_poll_output_msg(self, parent_msg_id: str, cell: nbformat.NotebookNode, cell_index: int) -> None:
+        assert self.kc is not None
+        while True:
+            message = await ensure_async(self.kc.iopub_channel.get_msg(timeout=None))
+            is_of_cell = message["parent_header"].get("msg_id") == parent_msg_id
+            if is_of_cell or message["msg_type"] == "update_display_data":
+                try:
+                    self.process_message(message, cell, cell_index)
+                except CellExecutionComplete:
+                    return
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -49,7 +69,7 @@ def run(file: Path) -> nbformat.NotebookNode:
     notebook: nbformat.NotebookNode = nbformat.read(file, 4)
     notebook.cells.append(nbformat.v4.new_code_cell(_UNTIL_THE_VIEW_HAS_ENDED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    client = NotebookClient(notebook, timeout=120, iopub_timeout=120, kernel_name="python3")
+    client = _Client(notebook, timeout=240, iopub_timeout=240, startup_timeout=240, kernel_name="python3")
     kernel: Any = client.create_kernel_manager()
     kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client.execute(env=environment)

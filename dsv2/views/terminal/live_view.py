@@ -113,9 +113,9 @@ class JobView:
 
     def end(self, note: str | None = None) -> None:
         """Remove the job from the display: it has ended, or nobody waits for it. ``note``: A final message."""
+        self._note = note  # before the state, which is not shown without it
         with contextlib.suppress(Exception):  # Spark has ended; the caller knows the reason
             self._state = self._job.status.value.lower()
-        self._note = note
         self._is_over.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -154,7 +154,9 @@ def show_in_notebook(job: JobHandle) -> None:
     if not is_in_notebook():
         print(job)
         return
-    view = JobView(job, job.plan, NotebookDisplay())
+    display = NotebookDisplay()
+    view = JobView(job, job.plan, display)
+    display.show(view.shown())  # here, as another thread might show it below a later cell
     view.start()
 
     def end() -> None:

@@ -16,6 +16,7 @@ from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.base.notebook_cells import shown_file, with_cells
 from dsv2.views.terminal import LiveView, watch
 from tests import ROOT
+from tests.durations import LONG
 
 # Debuggers warn about frozen modules, and a kernel about its transport. Neither concerns the notebook.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -112,6 +113,7 @@ class FakeKernel:
         self.compile = None
         self.display_pub = self
         self.published: list[tuple[str, bool]] = []
+        self.publishers: list[threading.Thread] = []
         self.ended = threading.Event()
 
     def get_ipython(self) -> FakeKernel:
@@ -119,6 +121,7 @@ class FakeKernel:
 
     def publish(self, data: dict[str, str], *, transient: dict[str, str], update: bool) -> None:
         self.published.append((data["text/html"], update))
+        self.publishers.append(threading.current_thread())
         if "running" not in data["text/plain"]:
             self.ended.set()
 
@@ -139,7 +142,8 @@ def environment(*numbers: int) -> ExecutionEnvironment:
 def test_handle_of_a_failed_job_shows_the_error(kernel: FakeKernel) -> None:
     job: Any = environment(1, 0).execute_async("quotients")
     job._ipython_display_()
-    assert kernel.ended.wait(60)
+    assert kernel.publishers[0] is threading.current_thread(), "while the cell runs"
+    assert kernel.ended.wait(LONG)
     last, is_update = kernel.published[-1]
     assert "● failed" in last
     assert "ZeroDivisionError: integer division or modulo by zero" in last
