@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
@@ -42,7 +42,7 @@ def run(graph: Graph, folder: Path, seed: int, batch: int, steps: Steps, written
                 written.setdefault(port, {}).update(((job, number), records) for number, records in batches.items())
 
 
-@settings(examples(10), suppress_health_check=[HealthCheck.too_slow])
+@examples(10)
 @given(
     graphs(),
     st.lists(st.integers(0, 20), max_size=4),

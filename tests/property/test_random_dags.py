@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from dsv2 import RuntimeExecutionMode
@@ -51,19 +51,14 @@ RESTARTING = st.builds(
 WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((STREAMING, BATCH))))
 
 
-def thorough(number: int) -> settings:
-    """Settings for a number of graphs, which are slow to draw."""
-    return settings(examples(number), suppress_health_check=[HealthCheck.too_slow])
-
-
-@thorough(30)
+@examples(30)
 @given(graphs(), WAYS)
 def test_every_local_run_is_legal(graph: Graph, way: Way) -> None:
     with outcomes_of([graph], way.runtime, way.mode) as outcomes:
         check(outcomes[0])
 
 
-@thorough(10)
+@examples(10)
 @given(graphs(one_order=True), WAYS)
 def test_local_runs_agree_if_there_is_one_order(graph: Graph, way: Way) -> None:
     with (
@@ -83,7 +78,7 @@ def on_spark(
     several = st.tuples(graphs(most_sources=2), graphs(most_sources=2), graphs(one_order=True))
 
     # A job takes seconds: examples are not shrunk, and the error names the failing graph.
-    @settings(thorough(number), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    @settings(examples(number), phases=[Phase.explicit, Phase.reuse, Phase.generate])
     @given(several, batches)
     def run(several: tuple[Graph, Graph, Graph], records_per_batch: int | None) -> None:
         with (

@@ -58,7 +58,7 @@ def run(graph: Graph, folder: Path, number: int, stop: int | None, seed: int, ba
 PARALLELISMS = st.lists(st.integers(1, 4), min_size=3, max_size=9)
 
 
-@settings(examples(15), suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(
     graphs(),
     st.lists(st.tuples(st.integers(0, 24), PARALLELISMS), min_size=1, max_size=3),
