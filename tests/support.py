@@ -7,6 +7,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,9 @@ import msgspec
 
 import dsv2
 from dsv2 import ExecutionEnvironment
+from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.program import ProgramDescription
+from dsv2.errors import ConfigurationError
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -23,6 +26,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
+from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control
 from dsv2.runtime.exchange.frames import Frame
@@ -294,3 +298,17 @@ def wait_until(condition: Callable[[], bool], seconds: float = LONG) -> None:
     while not condition():
         assert time.monotonic() < deadline, "what was awaited did not come"
         time.sleep(0.005)
+
+
+def await_release(location: Path) -> None:
+    """Wait until no process uses a local checkpoint. One that ends closes its pipes first, and then the lock."""
+    checkpoint = LocalCheckpoint(LocalFolder(str(location)))
+
+    def acquired() -> bool:
+        with suppress(ConfigurationError):
+            checkpoint.acquire()
+            return True
+        return False
+
+    wait_until(acquired)
+    checkpoint.release()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ErrorPolicy, ExecutionEnvironment, JobStatus
+from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, JobStatus
 from dsv2.errors import UserFunctionError
+from dsv2.jobs import JobListener, JobProgress
 from dsv2.local import LocalRuntime
 from dsv2.sinks import ForeachBatchSink, SinkInfo
 from dsv2.testing import ManualClock
@@ -48,22 +49,32 @@ class Runs(ForeachBatchSink[int]):
         self._job.note_run()
 
 
-class Job:
-    """A job that reads as many numbers as a test gives it."""
+class Job(JobListener):
+    """A job that reads as many numbers as a test gives it.
+
+    Attributes:
+        seen: The numbers that the sink has received.
+        complete: How many of them are of complete micro-batches, whose letters are stored as well.
+    """
 
     def __init__(self, policy: ErrorPolicy, checkpoint: Path | None) -> None:
         self.spans = Spans({"a": 0}, bounded=False)
         self.seen: list[int] = []
+        self.complete = 0
         self.runs = 0
         self._changed = threading.Condition()
         env = ExecutionEnvironment.get_instance(LocalRuntime(checks=False, clock=ManualClock()))
+        env.add_job_listener(self)
         numbers = env.from_source(self.spans).with_uid("in").map(number_of).with_uid("numbers")
         numbers.with_error_policy(policy).to_sink(Runs(self)).with_uid("out")
         self.handle = env.execute_async("numbers", checkpoint_location=checkpoint, dashboard=SETTINGS)
 
     def add(self, records: list[int], batch_id: int) -> None:
+        self.seen += records
+
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         with self._changed:
-            self.seen += records
+            self.complete = len(self.seen)
             self._changed.notify_all()
 
     def note_run(self) -> None:
@@ -81,7 +92,7 @@ class Job:
 
     def await_numbers(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.seen) >= count, LONG)
+            assert self._changed.wait_for(lambda: self.complete >= count, LONG)
 
     def post(self, action: str, body: object) -> tuple[int, str]:
         server, _ = server_of(SETTINGS)

@@ -331,9 +331,9 @@ def test_reads_see_a_micro_batch_that_all_workers_have_committed(jobs: Jobs, tmp
         state = jobs.client().state("kept", AMOUNTS)
         assert dict(state.items()) == {key: [key, key] for key in range(40)}
         assert (state.get(-1), state.get(39), state.get(5)) == (None, [39, 39], [5, 5])
+        jobs.progress.clear()
     finally:
         (tmp_path / "opened").open("wb").close()
-    jobs.progress.clear()
     assert jobs.progress.wait(LONG)
     assert state.get(-1) == [7]
 

@@ -34,10 +34,10 @@ from dsv2.savepoint.metadata import read_info
 from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.state import StateDeclarations
 from dsv2.testing import Crash, ManualClock, TestSource
-from tests.durations import ms
+from tests.durations import LONG, ms
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
-LONG = timedelta(seconds=30)
+LIMIT = timedelta(seconds=LONG)
 POLICY = RestartPolicy(attempts=3, delay=ms(100), max_delay=ms(300), within=ms(10_000))
 
 
@@ -117,7 +117,7 @@ class Job:
 
     def run(self, restarts: RestartPolicy | None = POLICY, **options: Any) -> Any:
         job = self.start(restarts, **options)
-        assert job.await_termination(LONG)
+        assert job.await_termination(LIMIT)
         return job
 
     def files(self) -> list[str]:
@@ -139,8 +139,8 @@ def test_job_continues_from_its_checkpoint(tmp_path: Path, caplog: pytest.LogCap
     assert job.events.seen[-2:][0][1:] == (4, 1)
     assert job.events.seen[-1] == "FINISHED"
     assert job.clock.waited == ms(100)
-    [record] = caplog.records
-    assert (record.name, record.levelno) == ("dsv2.job", logging.ERROR)
+    [record] = (record for record in caplog.records if record.name == "dsv2.job")
+    assert record.levelno == logging.ERROR
     assert record.getMessage() == "Job 'job' has failed. Restart 1 begins from its last checkpoint in 0.1 s."
     assert "an intended crash" in str(record.exc_info and record.exc_info[1])
 
@@ -174,7 +174,7 @@ def test_last_error_is_raised_when_no_attempt_is_left(tmp_path: Path) -> None:
     job = Job(tmp_path, [7], *(OSError(f"failure {number}") for number in range(9)))
     handle = job.start()
     with pytest.raises(JobError, match="failure 3"):
-        handle.await_termination(LONG)
+        handle.await_termination(LIMIT)
     assert handle.status is JobStatus.FAILED
     assert [one for one in job.events.seen if one[0] == "JobError"] == [
         ("JobError", "RUNNING", -1, n) for n in (1, 2, 3)
@@ -188,13 +188,13 @@ def test_last_error_is_raised_when_no_attempt_is_left(tmp_path: Path) -> None:
 def test_job_without_a_policy_ends(tmp_path: Path) -> None:
     handle = Job(tmp_path, [7, Crash(), 7]).start(None)
     with pytest.raises(JobError, match="intended"):
-        handle.await_termination(LONG)
+        handle.await_termination(LIMIT)
 
 
 def test_permanent_errors_are_raised_at_once(tmp_path: Path) -> None:
     job = Job(tmp_path, [7], ConfigurationError("a wrong table"))
     with pytest.raises(JobError, match="a wrong table"):
-        job.start().await_termination(LONG)
+        job.start().await_termination(LIMIT)
     assert job.events.seen == ["started", "FAILED"]
 
 
@@ -206,7 +206,7 @@ def test_damage_that_a_restart_finds_is_raised(tmp_path: Path) -> None:
     job = Job(tmp_path, [7, Crash(), 7])
     job.clock.during = damage
     with pytest.raises(CorruptDataError):
-        job.start().await_termination(LONG)
+        job.start().await_termination(LIMIT)
 
 
 def test_stop_ends_the_wait(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_stop_ends_the_wait(tmp_path: Path) -> None:
     job.clock.during = lambda: job.events.job.stop()
     handle = job.start()
     with pytest.raises(JobError, match="intended"):
-        handle.await_termination(LONG)
+        handle.await_termination(LIMIT)
     assert handle.status is JobStatus.FAILED, "its last micro-batch may be incomplete"
     assert job.clock.waited == ms(50)
     job.clock.during = lambda: None

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +17,6 @@ from unittest.mock import patch
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, JobHandle, RuntimeExecutionMode, Trigger
-from dsv2.base.folders import LocalFolder
 from dsv2.errors import ConfigurationError, CorruptDataError, UserFunctionError, WorkerLostError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, RestartPolicy
@@ -27,8 +26,8 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
 from dsv2.views.logs import JobFilter
 from tests import ROOT
-from tests.durations import ms
-from tests.support import wait_until
+from tests.durations import LONG, ms
+from tests.support import await_release, wait_until
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECORDS, KEYS, BATCH = 60, 6, 10
@@ -232,15 +231,14 @@ def test_savepoint_moves_the_job_to_one_process(tmp_path: Path) -> None:
         return env.execute_async("counting", checkpoint_location=tmp_path / name, **options)
 
     job = run(2, "before", trigger=Trigger.processing_time(ms(1)))
-    while not batches["before"]:
-        time.sleep(0.01)
+    wait_until(lambda: bool(batches["before"]))
     savepoint = job.stop_with_savepoint(tmp_path / "savepoint")
     with pytest.raises(ConfigurationError, match=r"have ended. Take a savepoint of its checkpoint with dsv2 savepoint"):
         job.savepoint(tmp_path / "late")
-    limit = max(nth for _, nth in batches["before"])
+    read = max(len(batches["before"]), RECORDS)
     run(1, "after", savepoint=savepoint).result()
     found = Counter(batches["before"] + batches["after"])
-    assert found == Counter({(key, nth): 1 for key in range(KEYS) for nth in range(1, max(limit, RECORDS // KEYS) + 1)})
+    assert found == Counter((number % KEYS, number // KEYS + 1) for number in range(read))
 
 
 def test_log_records_have_their_subtask(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
@@ -279,10 +277,9 @@ def test_stop_cancels_a_function_that_does_not_return(tmp_path: Path) -> None:
     source = DataGeneratorSource(int, count=RECORDS)
     env.from_source(source).key_by(key_of).process(Counts(sleep)).to_sink(CollectSink())
     job = env.execute_async("counting")
-    while not marker.exists():
-        time.sleep(0.01)
+    wait_until(marker.exists)
     job.stop(ms(100))
-    assert job.await_termination(ms(60_000))
+    assert job.await_termination(timedelta(seconds=LONG))
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5])
@@ -343,13 +340,4 @@ def test_workers_end_with_the_process_of_the_job(tmp_path: Path) -> None:
             workers.add(int(job.stdout.readline()))
         job.kill()
         job.stdout.read()  # until every process that has the pipe has ended
-    checkpoint = LocalCheckpoint(LocalFolder(str(tmp_path)))
-
-    def acquired() -> bool:
-        with suppress(ConfigurationError):  # a process that ends closes its pipes first, and then the lock
-            checkpoint.acquire()
-            return True
-        return False
-
-    wait_until(acquired)  # the workers had locked it as well
-    checkpoint.release()
+    await_release(tmp_path)  # the workers had locked it as well
