@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.jobs import WatchedJob
 from dsv2.views.dashboard.server import DashboardServer
+from tests.durations import LONG
 
 TOKEN = "a-token-of-the-tests"
 
@@ -44,7 +45,7 @@ def ask(
     body: object = None,
 ) -> Answer:
     """Send a request. ``headers``: They replace those that a client would send."""
-    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=LONG)
     content = None if body is None else json.dumps(body).encode()
     try:
         connection.request(method, path, content, dict(headers or {}))
@@ -64,7 +65,7 @@ def get(server: DashboardServer, path: str) -> Any:
 @contextmanager
 def events(server: DashboardServer) -> Iterator[Iterator[Any]]:
     """The data of the events of the server."""
-    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=LONG)
     connection.request("GET", "/api/events")
     response = connection.getresponse()
     try:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from components.chromium import find_chromium
 from components.server import MissingComponentError
+from tests.durations import LONG
 
 OpenPage = Callable[..., Page]
+
+expect.set_options(timeout=1000 * LONG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +49,7 @@ def open_page(chromium: Browser) -> Iterator[OpenPage]:
 
     def opened(url: str, *, scheme: Literal["light", "dark"] = "light", width: int = 1280) -> Page:
         page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(1000 * LONG)
         origin = url.partition("/?")[0].partition("/#")[0]
         page.on("console", lambda message: complaints.append(message.text) if is_ours(message.text) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))

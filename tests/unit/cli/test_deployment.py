@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from components.server import free_ports
 from dsv2.cli import main
 from dsv2.cli.configuration import configuration_of
 from dsv2.cli.main import new_parser
@@ -108,8 +108,7 @@ def test_upgrade_by_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", f"{kubectl.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("FAKE_CLUSTER", str(tmp_path))
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     cluster = FakeCluster(tmp_path)
     cluster.create(ORDERS, port)
     cluster.call(["scale", "statefulset/orders", "--replicas=1"])

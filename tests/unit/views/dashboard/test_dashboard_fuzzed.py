@@ -15,6 +15,7 @@ from dsv2.testing import Stop, TestSource
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.server import DashboardServer, server_of
 from tests.dashboard_client import TOKEN
+from tests.durations import LONG
 
 ROUTES = ["", "/plan", "/history", "/operator", "/watermarks", "/letters", "/configuration"]
 ACTIONS = ["/savepoint", "/stop", "/replay", "/error-policy"]
@@ -76,7 +77,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer
 
 
 def answered(server: DashboardServer, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", server.settings.port, timeout=LONG)
     try:
         connection.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"})
         response = connection.getresponse()

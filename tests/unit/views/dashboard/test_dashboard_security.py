@@ -18,6 +18,7 @@ from dsv2.views.dashboard.security import HEADERS, Guard
 from dsv2.views.dashboard.server import DashboardServer
 from tests.dashboard_client import TOKEN, ask, serving
 from tests.dashboard_fakes import SECRET, FakeJob
+from tests.durations import LONG
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PAGES = ["/", "/static/main.js", "/api/jobs", "/api/jobs/1", "/api/jobs/1/plan", "/api/jobs/1/history"]
@@ -160,7 +161,7 @@ def test_stop(job: FakeJob, acting: DashboardServer, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(job, "stop", stopped.set)
     answer = ask(acting, "/api/jobs/1/stop", BEARER, method="POST")
     assert answer.status == 202
-    assert stopped.wait(10)
+    assert stopped.wait(LONG)
 
 
 @pytest.mark.parametrize("body", [None, {}, {"path": ""}, {"path": 3}, [], {"path": "x" * 20_000}])

@@ -19,6 +19,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from components.server import free_ports
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, JobHandle
 from dsv2.cli import main
 from dsv2.errors import ConfigurationError, UserFunctionError
@@ -31,6 +32,7 @@ from dsv2.views.dashboard.running_job import DashboardRuntime, LiveJob
 from dsv2.views.dashboard.server import DashboardServer, _servers, server_of
 from tests.dashboard_client import TOKEN, ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
+from tests.durations import LONG
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +47,7 @@ def no_servers_of_other_tests() -> Iterator[None]:
 @contextmanager
 def shown() -> Iterator[DashboardServer]:
     """The dashboard of a program, at a port that its jobs can share."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     server, is_new = server_of(Dashboard(port))
     assert is_new
     try:
@@ -209,7 +210,7 @@ def test_pages_that_do_not_read_do_not_slow_the_job() -> None:
 
 
 def connected(server: DashboardServer, sends: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", server.settings.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", server.settings.port), timeout=LONG)
     connection.sendall(sends)
     return connection
 
@@ -229,18 +230,30 @@ def test_silent_connections_keep_no_one_out(sent: bytes) -> None:
             connection.close()
 
 
-@pytest.mark.parametrize("after_request", [False, True])
-def test_head_of_a_request_must_arrive(after_request: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+WHOLE, HEAD = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /api/jobs HTTP/1.1\r\nHost: loc"
+
+
+def test_head_of_a_request_must_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_HEAD_SECONDS", 0.05)
-    with serving(FakeJob(0)) as server:
-        whole = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\n\r\n" if after_request else b""
-        with connected(server, whole + b"GET /api/jobs HTTP/1.1\r\nHost: loc") as connection:
-            answer = b"".join(iter(lambda: connection.recv(100_000), b""))  # until the server has closed it
-        assert answer.startswith(b"HTTP/1.1 404" if after_request else b"")
-        with events(server) as changes:
-            next(changes)
-            server.board.add(FakeJob(1))
-            assert len(next(changes)) == 2, "a stream is no request that waits"
+    with serving(FakeJob(0)) as server, suppress(ConnectionError), connected(server, HEAD) as connection:
+        assert connection.recv(100_000) == b"", "the server has closed it"
+
+
+def test_head_of_a_further_request_must_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(FakeJob(0)) as server, connected(server, WHOLE) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 404"
+        monkeypatch.setattr(http, "_HEAD_SECONDS", 0.05)
+        connection.sendall(WHOLE + HEAD)
+        answers = b"".join(iter(lambda: connection.recv(100_000), b""))  # until the server has closed it
+    assert answers.count(b"HTTP/1.1 404") == 1
+
+
+def test_stream_of_events_is_no_request_that_waits() -> None:
+    with serving(FakeJob(0)) as server, events(server) as changes:
+        next(changes)
+        (stream,) = server._server.server_state.connections
+        assert isinstance(stream, http._Connection)
+        assert stream._limit is None
 
 
 def test_body_of_a_request_must_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,20 +336,19 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_program_ends_although_a_page_is_open(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+    program, (port,) = tmp_path / "program.py", free_ports(1)
     program.write_text(
         "import socket\n"
         "from dsv2 import *\n"
         "env = ExecutionEnvironment.get_instance('local')\n"
         "env.from_collection([1]).to_sink(CollectSink())\n"
-        "with socket.create_server(('127.0.0.1', 0)) as found: port = found.getsockname()[1]\n"
-        "env.execute(dashboard=port)\n"
-        "page = socket.create_connection(('127.0.0.1', port))\n"
+        f"env.execute(dashboard={port})\n"
+        f"page = socket.create_connection(('127.0.0.1', {port}))\n"
         "page.sendall(b'GET /api/events HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n"
         "assert page.recv(12) == b'HTTP/1.1 200'\n"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program)], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-W", "ignore", str(program)], capture_output=True, text=True, timeout=LONG, check=False
     )
     assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
 
@@ -372,7 +384,7 @@ def test_command_shows_checkpoints(tmp_path: Path) -> None:
             connection.sendall(b"GET /api/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
         run.send_signal(2)
-        assert run.wait(20) == 130
+        assert run.wait(LONG) == 130
     assert b'"status":"stored"' in answer
 
 

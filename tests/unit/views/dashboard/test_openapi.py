@@ -34,6 +34,7 @@ from tests import ROOT
 from tests.dashboard_client import TOKEN, ask
 from tests.profiles import examples
 from tests.spans import Item, Spans
+from tests.support import wait_until
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 CHECKS: list[Any] = [
@@ -75,6 +76,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer
     items.key_by(span_of).process(Counting()).with_uid("counts").to_sink(CollectSink[int]()).with_uid("out")
     folder = tmp_path_factory.mktemp("described")
     job = env.execute_async("described", checkpoint_location=folder / "checkpoint", dashboard=dashboard)
+    wait_until(lambda: job.progress.batch_id == 0)  # before that there is no state
     running, _ = server_of(dashboard)
     (watched,) = running.board.jobs.values()
     with pytest.MonkeyPatch.context() as patched:

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 import dsv2.views.metrics.opentelemetry  # noqa: F401 - so that it can be removed
+from components.server import free_ports
 from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join import snapshot
@@ -348,12 +349,12 @@ def test_names_of_ended_jobs_are_bounded(listener: PrometheusListener, registry:
 
 
 def test_served_over_http() -> None:
-    listener = PrometheusListener(0, registry=CollectorRegistry())
+    (port,) = free_ports(1)
+    listener = PrometheusListener(port, registry=CollectorRegistry())
     PlayedJob(listener).start().report(records=10)
     with urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/metrics") as answer:
         found = samples(answer.read().decode())
     assert found["dsv2_operator_records_in_total{operator=join}"] == 10
-    port = listener.port
     listener.close()
     again = PrometheusListener(port, registry=CollectorRegistry())
     assert repr(again) == f"PrometheusListener({port})"
