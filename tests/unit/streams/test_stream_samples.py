@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,6 +34,7 @@ from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.local import sample
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import Pause, Stop, TestSource
 from tests.durations import ms
@@ -169,10 +171,19 @@ def test_little_is_read_for_few_records() -> None:
     assert len(seen) < 10_000
 
 
-def test_unbounded_sources_end_with_the_number_or_the_time() -> None:
+def test_unbounded_sources_end_with_the_number_or_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = environment().from_source(DataGeneratorSource(abs))
     assert numbers.take(3) == [0, 1, 2]
-    assert numbers.filter(lambda number: number < 2).take(3, timeout=ms(200)) == [0, 1]
+    seen: list[int] = []
+
+    def is_small(number: int) -> bool:
+        seen.append(number)
+        return number < 2
+
+    monkeypatch.setattr(sample, "time", SimpleNamespace(monotonic=lambda: len(seen) / 1000))
+    assert numbers.filter(is_small).take(3, timeout=ms(200)) == [0, 1]
+    assert len(seen) >= 200
+    monkeypatch.undo()
     slow = environment().from_source(DataGeneratorSource(abs, records_per_second=50))
     assert slow.take(2) == [0, 1]
 

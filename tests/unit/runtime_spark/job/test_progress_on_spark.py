@@ -26,6 +26,7 @@ from dsv2.runtime.report.subtask_report import SubtaskReport
 from dsv2.sinks import CollectSink
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
+from tests.durations import LONG
 from tests.support import pass_on
 
 _MOST_BYTES = 300
@@ -163,7 +164,7 @@ def test_listeners_hear_of_a_micro_batch_when_it_is_complete(tmp_path: Any) -> N
     running.write(0, 7)
     assert not recorder.changed.wait(0.1), "it is not complete"
     running.query.times[0] = TIMES
-    assert recorder.changed.wait(10)
+    assert recorder.changed.wait(LONG)
     running.end()
     assert recorder.events == ["started", 7, "ended"]
     assert running.query.settled == 1
@@ -182,7 +183,7 @@ def test_a_micro_batch_that_fails_at_its_end_is_not_passed_on(tmp_path: Any) -> 
     running = Running(str(tmp_path), recorder)
     running.query.times[0] = TIMES
     running.write(0, 0)
-    assert recorder.changed.wait(10)
+    assert recorder.changed.wait(LONG)
     running.write(1, 1)
     running.end()
     assert recorder.events == ["started", 0, "ended"]
@@ -204,6 +205,6 @@ def test_a_listener_may_wait_for_the_end(tmp_path: Any) -> None:
     running = Running(str(tmp_path), recorder)
     running.query.times[0] = TIMES
     running.write(0, 0)
-    assert recorder.changed.wait(10)
+    assert recorder.changed.wait(LONG)
     running.end()
     assert recorder.events == ["started", 0, "ended"]

@@ -9,8 +9,8 @@ import pytest
 
 from dsv2 import JobError
 from runtime_spark.sink.publisher import Publisher
+from tests.durations import LONG
 
-SECONDS = 20
 NOW_MS = 100
 
 
@@ -66,7 +66,7 @@ def test_published_after_the_commit_and_before_the_next() -> None:
     job.publisher.prepared(0)
     assert not sink.published.wait(0.05)
     job.committed = 0
-    assert sink.published.wait(SECONDS)  # also without a next micro-batch
+    assert sink.published.wait(LONG)  # also without a next micro-batch
     job.publisher.await_published()
     for batch in range(1, 4):
         job.publisher.prepared(batch)
@@ -116,7 +116,8 @@ def test_small_files_are_merged_when_they_are_due() -> None:
     job.publisher.prepared(1)
     job.committed = 1
     job.end()
-    assert sink.done == ["publish", "publish", "roll", "finish"]
+    first, *others, last = sink.done
+    assert (first, sorted(others), last) == ("publish", ["publish", "roll"], "finish")  # it may be due before or after
 
 
 @pytest.mark.parametrize("what", ["publish", "roll", "finish"])
