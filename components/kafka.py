@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from components.kafka_certificates import Authority
 from components.maven import maven_classpath
-from components.server import MissingComponentError, Server, free_ports
+from components.server import MissingComponentError, Server, free_ports, listens
 
 __all__ = ("PASSWORD", "USER", "KafkaBroker", "kafka_classpath")
 
@@ -95,9 +96,8 @@ class KafkaBroker:
         self._session_ms = session_ms
         java, classpath = java_program("java"), kafka_classpath()
         self._java = [java, *_JVM, "-cp", classpath]
-        self._server = Server(
-            [*self._java, "kafka.Kafka", str(folder / "server.properties")], self._ports.plain, folder / "log"
-        )
+        command = [*self._java, "kafka.Kafka", str(folder / "server.properties")]
+        self._server = Server(command, self._ports.plain, folder / "log", is_ready=self._is_ready)
         self.bootstrap_servers = f"127.0.0.1:{self._ports.plain}"
         self.secured_servers = f"127.0.0.1:{self._ports.secured}"
         self.scram_servers = f"127.0.0.1:{self._ports.scram}"
@@ -108,7 +108,7 @@ class KafkaBroker:
         self.client_key = folder / "client.key"
 
     def start(self) -> None:
-        """Start the broker and wait until it listens. The first start initializes the folder."""
+        """Start the broker and wait until it can create topics. The first start initializes the folder."""
         properties = self._folder / "server.properties"
         properties.write_text(self._properties())
         if not self.certificate.exists():
@@ -135,6 +135,17 @@ class KafkaBroker:
     def log_tail(self) -> str:
         """The last lines of the log."""
         return self._server.log_tail
+
+    def _is_ready(self) -> bool:
+        if not all(map(listens, astuple(self._ports))):
+            return False
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        with contextlib.suppress(KafkaException):
+            return bool(client.list_topics(timeout=5).brokers)  # without those that have not joined the cluster yet
+        return False
 
     def _make_certificates(self) -> None:
         authority = Authority("dsv2 tests", self.certificate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,15 +28,26 @@ def maven_classpath(pom: Path, what: str) -> str:
     """
     name = pom.stem.removesuffix("-pom")
     known = Path.home() / ".m2" / f"dsv2-{name}-{zlib.crc32(pom.read_bytes()):08x}.classpath"
-    if known.exists() and all(map(os.path.exists, known.read_text().split(os.pathsep))):
-        return known.read_text()
-    if shutil.which("mvn") is None:
-        raise MissingComponentError(
-            f"{what} requires Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
-            f"dnf install maven, brew install maven), or run ./run kafka, which installs it."
-        )
-    known.parent.mkdir(exist_ok=True)
-    partial = known.with_suffix(f".{os.getpid()}")
+    if not _is_complete(known):
+        if shutil.which("mvn") is None:
+            raise MissingComponentError(
+                f"{what} requires Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
+                f"dnf install maven, brew install maven), or run ./run kafka, which installs it."
+            )
+        known.parent.mkdir(exist_ok=True)
+        with known.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # parts of a test run need the same jars
+            if not _is_complete(known):
+                _download(pom, known, what)
+    return known.read_text()
+
+
+def _is_complete(known: Path) -> bool:
+    return known.exists() and all(map(os.path.exists, known.read_text().split(os.pathsep)))
+
+
+def _download(pom: Path, known: Path, what: str) -> None:
+    partial = known.with_suffix(".partial")
     command = ["mvn", "-q", "-B", "-f", str(pom), _RESOLVER, f"-Dmdep.outputFile={partial}"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
@@ -44,4 +56,3 @@ def maven_classpath(pom: Path, what: str) -> str:
             f"the disk. Maven's output:\n{run.stdout[-2000:]}"
         )
     partial.rename(known)
-    return known.read_text()

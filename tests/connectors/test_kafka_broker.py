@@ -94,7 +94,7 @@ def test_committed_message_is_waited_for(topics: Topics) -> None:
 
 # In a separate process because librdkafka used to crash it. Answers come too late on a loaded machine.
 IMPATIENT = """
-import faulthandler, itertools, sys
+import faulthandler, itertools, logging, sys
 faulthandler.enable()
 from datetime import timedelta
 from dsv2.base.clock import SystemClock
@@ -103,7 +103,7 @@ from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 
 module._FIRST_PAUSE_SECONDS = 0.0
-module._LOG.disabled = True
+logging.disable()
 servers, topic = sys.argv[1:]
 broker = module.Broker(KafkaConnection("A test", servers, {}, timedelta(minutes=2)), SystemClock())
 place = TopicPartition(topic, 0)

@@ -77,7 +77,7 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
         key = AvroEncoder(int, '"long"', subject=registry.subject(orders, part="key", auto_register=True))
         value = AvroEncoder(Order, ORDER, subject=registry.subject(orders, auto_register=True))
         written = [Order(number, number * 10 or None) for number in range(200)]
-        sink = KafkaSink(servers, orders, value, key=lambda order: key(customer(order)), retry_timeout=ms(20_000))
+        sink = KafkaSink(servers, orders, value, key=lambda order: key(customer(order)), retry_timeout=ms(120_000))
         sink.write(SinkBatch(SinkInfo("job", "avro", 1), 0, 0, iter([RecordBatch(written)])))
 
         decode = keys_and_values(AvroDecoder(int, registry=registry), AvroDecoder(Order, registry=registry))
@@ -89,7 +89,7 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
         assert sorted(message.customer for message in found.results) == list(range(200))
 
         encode = ProtobufEncoder(pb.Order, subject=registry.subject(protos, auto_register=True))
-        output = KafkaSink(servers, protos, encode, retry_timeout=ms(20_000))
+        output = KafkaSink(servers, protos, encode, retry_timeout=ms(120_000))
         output.write(SinkBatch(SinkInfo("job", "proto", 1), 0, 0, iter([RecordBatch(found.results)])))
         env, messages = environment(), CollectSink[int]()
         proto = values(ProtobufDecoder(pb.Order, registry=registry))
@@ -165,7 +165,7 @@ def test_columns_are_messages(kafka_broker: KafkaBroker, monkeypatch: pytest.Mon
     servers, topic, latest = topics.bootstrap_servers, topics.create(), OffsetsInitializer.latest()
     orders = [Order(number, number * 10 or None) for number in range(2_000)]
     records = records_of(rows_to_table(orders, Order), Order)
-    sink = KafkaSink(servers, topic, JsonEncoder(Order), retry_timeout=ms(20_000))
+    sink = KafkaSink(servers, topic, JsonEncoder(Order), retry_timeout=ms(120_000))
     with monkeypatch.context() as patch:
         patch.setattr(JsonEncoder, "__call__", lambda self, record: pytest.fail("encodes a row"))
         batches = [RecordBatch(records[:1_500], [5 + number for number in range(1_500)]), RecordBatch(records[1_500:])]
