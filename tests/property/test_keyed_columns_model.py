@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.arrow import ArrowKeyedLists, ArrowKeyedState
+from dsv2.arrow.keyed import table as keyed_table
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns
 from dsv2.arrow.keyed.keys import distinct_keys, key_columns
+from dsv2.arrow.keyed.page_format import pieces_of
+from dsv2.arrow.keyed.snapshots import stored_columns
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
@@ -261,6 +264,59 @@ def test_lists_behave_like_lists(
     state.remove(as_keys(kind, list(model)))
     assert columns.snapshot() == {}
     assert entries is None or not entries.kept
+
+
+@pytest.mark.parametrize("kind", ["numbers", "texts"])
+@pytest.mark.parametrize("entries", [None, KeptEntries()])
+def test_lists_in_large_pages_behave_like_lists(
+    kind: str, entries: KeptEntries | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list is read, replaced or removed after micro-batches that have only appended to it, while pages divide."""
+    monkeypatch.setattr(keyed_table, "_LARGE", 0)
+    monkeypatch.setattr(keyed_table, "_MOST_PIECES", 3)
+    random, model, number, pieces = np.random.default_rng(0), dict[Any, list[Topic]](), 0, set[int]()
+    columns = columns_of(LISTS, entries)
+    state: ArrowKeyedLists[Topic] = columns.keyed_state(LISTS)
+    for step in range(150):
+        drawn = random.integers(0, 300 + 10 * step, 40).tolist()
+        keys = drawn if kind == "numbers" else list(map(str, drawn))
+        values = [Topic(number + one, None if one % 3 else "x", ["u"] * (one % 2)) for one in range(len(keys))]
+        number += len(keys)
+        rows = pa.table(columns_for(values), pa.schema(schema()))
+        match int(random.integers(0, 12)):
+            case 0:
+                state.remove(as_keys(kind, keys))
+                model = {key: values for key, values in model.items() if key not in keys}
+            case 1:
+                distinct = list(dict.fromkeys(keys))
+                state.put(as_keys(kind, distinct), rows.slice(0, len(distinct)), np.arange(len(distinct)))
+                model.update({key: [value] for key, value in zip(distinct, values, strict=False)})
+            case 2 | 3:
+                found = state.get(as_keys(kind, keys))
+                by_number = dict(zip(found.of_keys.tolist(), keys, strict=True))
+                lists: dict[Any, list[Topic]] = {}
+                for of, row in zip(found.of.tolist(), found.rows.to_pylist(), strict=True):
+                    lists.setdefault(by_number[of], []).append(Topic(**row))
+                assert lists == {key: model[key] for key in keys if key in model}
+            case _:
+                state.append(as_keys(kind, keys), rows)
+                for key, value in zip(keys, values, strict=True):
+                    model.setdefault(key, []).append(value)
+        if random.random() < 0.5:
+            snapshot = columns.snapshot()
+            columns = columns_of(LISTS, entries)
+            columns.restore(snapshot)
+            state = columns.keyed_state(LISTS)
+            for stored in stored_columns(snapshot).values():
+                pages = list(stored.table.pages.values())
+                pieces.update(len(pieces_of(page)) for page in pages)
+                if pages and step % 10 == 0:
+                    found_keys, contents, _ = stored.contents(pages)
+                    assert dict(zip(found_keys.values.to_pylist(), contents, strict=True)) == model
+        assert columns.count == len(model)
+    assert all_lists(state, 1) == model
+    assert len(model) > 1_000
+    assert pieces == ({1, 2, 3} if entries is None else set())
 
 
 @pytest.mark.parametrize("kind", KEYS)

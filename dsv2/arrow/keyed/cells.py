@@ -110,7 +110,8 @@ class VariableCells(Cells):
 class ListCells(Cells):
     """Lists of structs. A list consists of pieces, so that to append to it costs only what is appended.
 
-    Replaced elements stay until most are obsolete.
+    Replaced elements stay until most are obsolete. The first elements of a list may be added later, if it is not read
+    before.
     """
 
     def __init__(self, kind: pa.ListType) -> None:
@@ -121,6 +122,7 @@ class ListCells(Cells):
         self._columns = [_new_values(field.type) for field in self._kind.value_type]
         self._rows = self._pieces = self._elements = 0
         self._last = self._sizes = np.zeros(0, np.int64)  # of each row: its last piece, and the number of elements
+        self._lacking = np.zeros(0, np.bool_)  # of each row: whether its first elements are added later
         self._before = self._first = self._length = self._last  # of each piece: the one before it, and its elements
 
     def get(self, rows: Numbers) -> pa.ListArray:
@@ -147,19 +149,54 @@ class ListCells(Cells):
             return
         self._reserve(int(rows.max()) + 1, self._pieces + len(rows))
         self._last[rows[new]], self._sizes[rows[new]] = NONE, 0
+        numbers = self._add(rows, values)
+        self._before[numbers], self._last[rows] = self._last[rows], numbers
+        if new.any() and self._elements > 2 * int(self._sizes[: self._rows].sum()) + 1024:
+            everything, lacking = np.arange(self._rows), self._lacking
+            kept = self.get(everything)
+            self._clear()
+            self.put(everything, kept)
+            self._lacking = lacking
+
+    def begin(self, rows: Numbers) -> None:
+        """Begin lists that are empty so far. Their first elements are added by ``complete``, before they are read."""
+        if len(rows):
+            self._reserve(int(rows.max()) + 1, self._pieces)
+            self._last[rows], self._sizes[rows], self._lacking[rows] = NONE, 0, True
+
+    def complete(self, rows: Numbers, values: pa.ListArray) -> None:
+        """Add the first elements of lists that have been begun. The rows are distinct."""
+        self._reserve(self._rows, self._pieces + len(rows))
+        numbers, own = self._add(rows, values), np.flatnonzero(self._last[rows] != NONE)
+        oldest = self._last[rows[own]]
+        while (later := self._before[oldest] != NONE).any():
+            oldest[later] = self._before[oldest[later]]
+        self._before[numbers], self._lacking[rows] = NONE, False
+        self._before[oldest] = numbers[own]
+        alone = self._last[rows] == NONE
+        self._last[rows[alone]] = numbers[alone]
+
+    def lacks(self, rows: Numbers) -> Numbers:
+        """Return which lists have been begun and are not complete."""
+        self._lacking = _reserved(self._lacking, int(rows.max(initial=-1)) + 1)
+        found: Numbers = self._lacking[rows]
+        return found
+
+    def sizes(self, rows: Numbers) -> Numbers:
+        """Return the number of elements of each list so far."""
+        found: Numbers = self._sizes[rows]
+        return found
+
+    def _add(self, rows: Numbers, values: pa.ListArray) -> Numbers:
+        """Add a piece for each of the rows, without its place in the list. Returns the pieces."""
         lengths, numbers = values.value_lengths().to_numpy(), np.arange(self._pieces, self._pieces + len(rows))
         self._length[numbers], self._first[numbers] = lengths, self._elements + np.cumsum(lengths) - lengths
-        self._before[numbers], self._last[rows] = self._last[rows], numbers
         self._sizes[rows] += lengths
         for column, elements in zip(self._columns, values.flatten().flatten(), strict=True):
             column.append(elements)
         self._pieces += len(rows)
         self._elements += int(lengths.sum())
-        if new.any() and self._elements > 2 * int(self._sizes[: self._rows].sum()) + 1024:
-            everything = np.arange(self._rows)
-            kept = self.get(everything)
-            self._clear()
-            self.put(everything, kept)
+        return numbers
 
     def _pieces_of(self, rows: Numbers) -> Numbers:
         """The pieces of the lists, one list after the other."""
@@ -176,6 +213,7 @@ class ListCells(Cells):
     def _reserve(self, rows: int, pieces: int) -> None:
         self._rows = max(self._rows, rows)
         self._last, self._sizes = _reserved(self._last, rows), _reserved(self._sizes, rows)
+        self._lacking = _reserved(self._lacking, rows)
         self._before, self._first = _reserved(self._before, pieces), _reserved(self._first, pieces)
         self._length = _reserved(self._length, pieces)
 

@@ -9,6 +9,9 @@ Each column has these parts:
 - texts and bytes: the lengths, and all bytes
 - lists: the lengths, and the parts of a column of all elements
 - structs: the parts of a column of each field
+
+What is appended to a large page of lists is a page of its own: a *piece*. A page of several pieces begins with 2³²−1 (4
+bytes), and the size of each piece (4 bytes) precedes it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ _Part: TypeAlias = list[bytes]
 _COMPRESSED_FROM = 1 << 14  # smaller pages gain little
 _ZSTD = pa.Codec("zstd", 1)
 _SIZE = Struct("<I")
+_SEVERAL = b"\xff" * _SIZE.size
 _LEAST = Struct("<q")
 _WIDTHS: tuple[tuple[int, Any], ...] = ((1, np.uint8), (2, np.uint16), (4, np.uint32), (8, np.int64))
 _LIMITS = np.array([1 << 8, 1 << 16, 1 << 32], np.uint64)
@@ -51,12 +55,36 @@ def encode_pages(columns: Sequence[pa.Array], bounds: Numbers) -> list[bytes]:
     ]
 
 
-def decode_pages(types: Sequence[pa.DataType], pages: Sequence[bytes]) -> tuple[list[pa.Array], Numbers]:
+def pieces_of(page: bytes) -> list[bytes | memoryview]:
+    """Return the pieces of a page, in the order in which they were appended. Raises ``CorruptDataError``."""
+    if page[: _SIZE.size] != _SEVERAL:
+        return [page]
+    pieces: list[bytes | memoryview] = []
+    rest = memoryview(page)[_SIZE.size :]
+    while rest:
+        size = _SIZE.size + (_SIZE.unpack_from(rest)[0] if len(rest) >= _SIZE.size else len(rest))
+        if size > len(rest):
+            raise CorruptDataError(f"A page of columns ends {size - len(rest)} bytes before its last piece.")
+        pieces.append(rest[_SIZE.size : size])
+        rest = rest[size:]
+    return pieces
+
+
+def with_piece(page: bytes, piece: bytes) -> bytes:
+    """Return the page with another piece, which is a result of ``encode_pages``."""
+    head = () if page[: _SIZE.size] == _SEVERAL else (_SEVERAL, _SIZE.pack(len(page)))
+    return b"".join((*head, page, _SIZE.pack(len(piece)), piece))
+
+
+def decode_pages(
+    types: Sequence[pa.DataType], pages: Sequence[bytes | memoryview], first: int | None = None
+) -> tuple[list[pa.Array], Numbers]:
     """Decode pages.
 
     Args:
         types: The types of the columns.
         pages: The results of ``encode_pages``.
+        first: The number of columns that are decoded, from the first one. None: all.
 
     Returns:
         The columns with the rows of all pages, and the number of rows of each page.
@@ -65,12 +93,14 @@ def decode_pages(types: Sequence[pa.DataType], pages: Sequence[bytes]) -> tuple[
         CorruptDataError: The bytes are damaged.
     """
     head = Struct(f"<{sum(map(_number_of_parts, types)) + 1}I")
+    types = types[:first]
+    wanted = sum(map(_number_of_parts, types))
     counts, rows = [], []
     try:
         for page in map(_decompressed, pages):
             count, *sizes = head.unpack_from(page, _SIZE.size)
             counts.append(count)
-            rows.append(_pieces(page, _SIZE.size + head.size, sizes))
+            rows.append(_split(page, _SIZE.size + head.size, sizes, wanted))
         parts = iter([list(part) for part in zip(*rows, strict=True)])
         of_pages = np.array(counts, np.int64)
         columns = [_column(kind, parts, of_pages) for kind in types]
@@ -90,21 +120,21 @@ def _compressed(page: bytes) -> bytes:
     return b"".join((_SIZE.pack(len(page) - _SIZE.size), packed)) if len(packed) < len(page) // 4 * 3 else page
 
 
-def _decompressed(page: bytes) -> bytes:
+def _decompressed(page: bytes | memoryview) -> bytes:
     (size,) = _SIZE.unpack_from(page)
     if not size:
-        return page
+        return bytes(page)
     return b"".join((page[: _SIZE.size], _ZSTD.decompress(memoryview(page)[_SIZE.size :], size, asbytes=True)))
 
 
-def _pieces(page: bytes, start: int, sizes: Sequence[int]) -> list[bytes]:
-    pieces = []
-    for size in sizes:
-        pieces.append(page[start : start + size])
+def _split(page: bytes, start: int, sizes: Sequence[int], wanted: int) -> list[bytes]:
+    if start + sum(sizes) != len(page):
+        raise CorruptDataError(f"A page of columns has {len(page)} bytes instead of {start + sum(sizes)}.")
+    parts = []
+    for size in sizes[:wanted]:
+        parts.append(page[start : start + size])
         start += size
-    if start != len(page):
-        raise CorruptDataError(f"A page of columns has {len(page)} bytes instead of {start}.")
-    return pieces
+    return parts
 
 
 def _number_of_parts(kind: pa.DataType) -> int:

@@ -2,11 +2,15 @@
 
 Pages are chosen by the stable hash of the key, which also chooses its key group, and their number grows with the number
 of keys by linear hashing, as in ``dsv2.runtime.state.pages``.
+
+Of a large page of lists only the keys are decoded, until one of its lists is read, replaced or removed. What has been
+appended until then becomes a piece of the page, and the rest of the page stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
-from dsv2.arrow.keyed.cells import FixedCells, ListCells, new_cells
+from dsv2.arrow.keyed.cells import FixedCells, ListCells, has_lists, new_cells
 from dsv2.arrow.keyed.keys import NUMBER, Keys, stored_type
-from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
+from dsv2.arrow.keyed.page_format import decode_pages, encode_pages, pieces_of, with_piece
 from dsv2.arrow.keyed.row_index import RowIndex
+from dsv2.arrow.segments import bounds as bounds_of
+from dsv2.arrow.segments import sorting
 from dsv2.errors import CorruptDataError, InvalidKeyError
 from dsv2.runtime.state.deadlines import Deadlines, DeadlinesState
 from dsv2.runtime.state.page_store import PageStore
@@ -26,6 +32,8 @@ ABSENT: Final = -1
 """The row of a key that has none."""
 
 _ROWS_AT_ONCE = 1 << 16
+_LARGE = 1 << 12  # bytes of a page whose lists are decoded when they are read; others cost little
+_MOST_PIECES = 8  # of a page; each repeats keys, and has a head
 _MIXER = np.uint64(0xD6E8FEB86659FD93)  # odd and irregular, so that every bit of a hash affects the page
 
 
@@ -65,6 +73,7 @@ class KeyedTable:
         self._live: Numbers
         self._last: tuple[Keys, Numbers] | None
         self._due = deadlines
+        self._has_pieces = deadlines is None and len(types) == 1 and has_lists(types[0])
         self._owner = owner
         self._kind = ""
         self._stored = 0
@@ -98,6 +107,7 @@ class KeyedTable:
 
     def remove(self, rows: Numbers) -> None:
         """Remove rows, which are distinct."""
+        self._complete(rows)
         self._live[rows] = False
         self.count -= len(rows)
         self.touch(rows)
@@ -106,14 +116,17 @@ class KeyedTable:
         """Return values of a column; null for rows that are ``ABSENT``."""
         absent = rows < 0
         if not absent.any():
+            self._complete(rows)
             return self._cells[column].get(rows)
         present = np.flatnonzero(~absent)
+        self._complete(rows[present])
         places = np.zeros(len(rows), np.int64)
         places[present] = np.arange(len(present))
         return self._cells[column].get(rows[present]).take(pa.array(places, mask=absent))
 
     def put(self, column: int, rows: Numbers, values: pa.Array) -> None:
         """Set values of a column. The rows are distinct, and marked as changed."""
+        self._complete(rows)
         self._cells[column].put(rows, values)
 
     def append(self, column: int, rows: Numbers, values: pa.Array, new: Numbers) -> None:
@@ -219,6 +232,9 @@ class KeyedTable:
             self._kind = keys.kind
         if self._stored and not self._loaded.all():
             self._load(np.unique(self._pages_of(keys.hashes)))
+        return self._lookup(keys)
+
+    def _lookup(self, keys: Keys) -> Numbers:
         return self._index.find(keys.hashes, lambda rows, places: self._equal(rows, keys.values, places))
 
     def _equal(self, rows: Numbers, keys: pa.Array, places: Numbers) -> Numbers:
@@ -248,6 +264,12 @@ class KeyedTable:
             return
         self._loaded[numbers] = True
         payloads = [self._page(number) for number in numbers.tolist()]
+        if self._has_pieces:
+            is_large = np.fromiter(map(len, payloads), np.int64, len(payloads)) >= _LARGE
+            self._load_keys(dict(compress(zip(numbers.tolist(), payloads, strict=True), is_large)))
+            payloads = list(compress(payloads, ~is_large))
+        if not payloads:
+            return
         keys, columns, deadlines = decoded_page(self._kind, self._types, self._due is not None, payloads)
         rows = self._append(keys)
         self._live[rows] = True
@@ -255,6 +277,36 @@ class KeyedTable:
             cells.put(rows, values)
         if deadlines is not None:
             self._deadlines.put_numbers(rows, deadlines)
+
+    def _load_keys(self, pages: Mapping[int, bytes]) -> None:
+        if not pages:
+            return
+        rows = self._append(_keys_of(self._kind, self._types, list(pages.values())))
+        self._live[rows] = True
+        self._lists.begin(rows)
+        self._partial |= pages
+        self._is_partial[list(pages)] = True
+
+    def _complete(self, rows: Numbers) -> None:
+        """Decode the pages with the lists of ``rows``."""
+        if self._partial and len(rows):
+            lacking = rows[self._lists.lacks(rows)]
+            self._complete_pages(np.unique(self._pages_of(self._index.hashes[lacking])))
+
+    def _complete_pages(self, pages: Numbers) -> None:
+        pages = pages[self._is_partial[pages]]
+        if not len(pages):
+            return
+        self._is_partial[pages] = False
+        payloads = [self._partial.pop(number) for number in pages.tolist()]
+        keys, (lists,), _ = decoded_page(self._kind, self._types, False, payloads)
+        self._lists.complete(self._lookup(keys), lists)
+
+    @property
+    def _lists(self) -> ListCells:
+        (cells,) = self._cells
+        assert isinstance(cells, ListCells)
+        return cells
 
     def _page(self, number: int) -> bytes:
         page = self._store.get(number)
@@ -271,24 +323,30 @@ class KeyedTable:
             new = np.arange(before, wanted)
             divided = np.unique(self._bounded(new & self._mask))
             self._load(divided)
-            loaded, changed = self._loaded, self._changed
+            self._complete_pages(divided)
+            loaded, changed, is_partial = self._loaded, self._changed, self._is_partial
             self._set_pages(wanted)
-            self._loaded[:before], self._changed[:before] = loaded, changed
+            self._loaded[:before], self._changed[:before], self._is_partial[:before] = loaded, changed, is_partial
             self._changed[divided] = self._changed[before:] = True
 
     def _save(self) -> None:
         changed = np.flatnonzero(self._changed)
         if not len(changed):
             return
+        full = (number for number, page in self._partial.items() if len(pieces_of(page)) >= _MOST_PIECES)
+        self._complete_pages(np.array([number for number in full if self._changed[number]], np.int64))
         rows = np.flatnonzero(self._live[: self._index.count])
         pages = self._pages_of(self._index.hashes[rows])
         chosen = self._changed[pages]
+        if self._partial:
+            chosen &= ~self._is_partial[pages] | (self._lists.sizes(rows) > 0)
         rows, pages = rows[chosen], pages[chosen]
         order = np.argsort(pages.astype(np.uint16) if self._page_count < 1 << 16 else pages, kind="stable")
         rows, pages = rows[order], pages[order]
         bounds = np.append(np.searchsorted(pages, changed), len(pages))
         for number, page in zip(changed.tolist(), encode_pages(self._columns_of(rows), bounds), strict=True):
-            self._store.put(number, page)
+            before = self._partial.get(number)
+            self._store.put(number, page if before is None else with_piece(before, page))
         self._stored = self._page_count
         if self._due is not None:
             times = self.deadlines_of(rows)
@@ -318,12 +376,13 @@ class KeyedTable:
         self._live = np.zeros(0, np.bool_)
         self._cells = [new_cells(kind) for kind in self._types]
         self._deadlines = FixedCells(pa.int64())
-        self._loaded[:] = self._changed[:] = False
+        self._loaded[:] = self._changed[:] = self._is_partial[:] = False
+        self._partial: dict[int, bytes] = {}
 
     def _set_pages(self, count: int) -> None:
         self._page_count = count
         self._mask = (1 << (count - 1).bit_length()) - 1
-        self._loaded, self._changed = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        self._loaded, self._changed, self._is_partial = np.zeros((3, count), np.bool_)
 
     def _pages_of(self, hashes: Numbers) -> Numbers:
         mixed = hashes.astype(np.uint64) * _MIXER >> np.uint64(32) & np.uint64(self._mask)
@@ -351,10 +410,46 @@ def decoded_page(
     Raises:
         CorruptDataError: The bytes are damaged.
     """
-    of_keys = [stored_type(kind)] if kind == NUMBER else [stored_type(kind), pa.int64()]
+    of_keys, pieces = _types_of_keys(kind), _pieces_of(pages)
     of_deadlines = [pa.int64()] if has_deadlines else []
-    columns, _ = decode_pages([*of_keys, *types, *of_deadlines], pages)
+    columns, _ = decode_pages([*of_keys, *types, *of_deadlines], pieces)
     deadlines = columns.pop().to_numpy() if has_deadlines else None
-    values, *others = columns[: len(of_keys)]
-    hashes = others[0].to_numpy().astype(np.uint32) if others else None
-    return Keys.stored(kind, values, hashes), columns[len(of_keys) :], deadlines
+    keys, values = _stored_keys(kind, columns[: len(of_keys)]), columns[len(of_keys) :]
+    if len(pieces) > len(pages):
+        keys, values = _with_joined_lists(keys, *values)
+    return keys, values, deadlines
+
+
+def _keys_of(kind: str, types: Sequence[pa.DataType], pages: Sequence[bytes]) -> Keys:
+    of_keys, pieces = _types_of_keys(kind), _pieces_of(pages)
+    columns, _ = decode_pages([*of_keys, *types], pieces, len(of_keys))
+    keys = _stored_keys(kind, columns)
+    return keys if len(pieces) == len(pages) else keys.take(_by_key(keys)[1])
+
+
+def _pieces_of(pages: Sequence[bytes]) -> list[bytes | memoryview]:
+    return list(chain.from_iterable(map(pieces_of, pages)))
+
+
+def _types_of_keys(kind: str) -> list[pa.DataType]:
+    return [stored_type(kind)] if kind == NUMBER else [stored_type(kind), pa.int64()]
+
+
+def _stored_keys(kind: str, columns: Sequence[pa.Array]) -> Keys:
+    values, *others = columns
+    return Keys.stored(kind, values, others[0].to_numpy().astype(np.uint32) if others else None)
+
+
+def _with_joined_lists(keys: Keys, lists: pa.ListArray) -> tuple[Keys, list[pa.Array]]:
+    """Join the lists of keys that occur several times."""
+    order, firsts, bounds = _by_key(keys)
+    lists = lists.take(pa.array(order))
+    joined = pa.ListArray.from_arrays(lists.offsets.take(pa.array(bounds)), lists.values)
+    return keys.take(firsts), [joined]
+
+
+def _by_key(keys: Keys) -> tuple[Numbers, Numbers, Numbers]:
+    """The places of keys, ordered by key; the first place of each key; and the bounds of the keys in the order."""
+    places = pc.dictionary_encode(keys.values).indices.to_numpy()
+    order, bounds = sorting(places), bounds_of(places, int(places.max(initial=-1)) + 1)
+    return order, order[bounds[:-1]], bounds

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dsv2.arrow.keyed.cells import ListCells, VariableCells
-from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
+from dsv2.arrow.keyed.page_format import decode_pages, encode_pages, pieces_of, with_piece
 from dsv2.errors import CorruptDataError
 
 KIND = pa.list_(pa.struct([("number", pa.int64()), ("text", pa.string()), ("tags", pa.list_(pa.string()))]))
@@ -33,6 +33,31 @@ def test_lists_of_many_pieces_and_with_replaced_elements() -> None:
         if step % 10 == 0:
             known = random.permutation(list(model))
             assert cells.get(known).to_pylist() == [model[row] for row in known.tolist()]
+
+
+def test_first_elements_of_lists_may_come_last() -> None:
+    cells = ListCells(KIND)
+    cells.begin(np.array([0, 1, 3]))
+    cells.put(np.array([2]), pa.array([[element(9)]], KIND))
+    for number in range(3):
+        cells.append(
+            np.array([3, 1]), pa.array([[element(number)] * 2, [element(number)]], KIND), np.zeros(2, np.bool_)
+        )
+    assert cells.lacks(np.arange(4)).tolist() == [True, True, False, True]
+    assert cells.sizes(np.arange(4)).tolist() == [0, 3, 1, 6]
+    cells.complete(np.array([3, 0]), pa.array([[element(5)] * 700, [element(6), element(7)]], KIND))
+    cells.put(np.array([2]), pa.array([[element(8)] * 2000], KIND))  # obsolete elements are removed
+    cells.put(np.array([2]), pa.array([[element(9)]], KIND))
+    cells.complete(np.array([1]), pa.array([[element(4)]], KIND))
+    third = [element(number) for number in (0, 0, 1, 1, 2, 2)]
+    first = [element(4), element(0), element(1), element(2)]
+    assert cells.get(np.arange(4)).to_pylist() == [
+        [element(6), element(7)],
+        first,
+        [element(9)],
+        [element(5)] * 700 + third,
+    ]
+    assert not cells.lacks(np.arange(4)).any()
 
 
 def test_replaced_elements_do_not_stay() -> None:
@@ -66,6 +91,24 @@ def test_to_append_to_a_list_does_not_read_it() -> None:
     for _ in range(999):
         cells.append(row, lists, old)
     assert ListCells.get(cells, row).value_lengths().to_pylist() == [10_000]
+
+
+def test_pieces_of_a_page() -> None:
+    one, other = encode_pages([pa.array([1, 2, 3])], np.array([0, 1, 3]))
+    page = with_piece(with_piece(one, other), one)
+    assert list(map(bytes, pieces_of(one))) == [one]
+    assert list(map(bytes, pieces_of(page))) == [one, other, one]
+    assert decode_pages([pa.int64()], pieces_of(page))[0][0].to_pylist() == [1, 2, 3, 1]
+    for size in (1, 2, len(one), len(page) - 5):
+        with pytest.raises(CorruptDataError, match="before its last piece"):
+            pieces_of(page[:-size])
+
+
+def test_first_columns_are_decoded_without_the_others() -> None:
+    (page,) = encode_pages([pa.array([1, 2]), pa.array(["a", "b"])], np.array([0, 2]))
+    columns, counts = decode_pages([pa.int64(), pa.string()], [page], 1)
+    assert [column.to_pylist() for column in columns] == [[1, 2]]
+    assert counts.tolist() == [2]
 
 
 def test_large_pages_of_texts_are_compressed_and_damaged_ones_refused() -> None:
