@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -64,14 +65,23 @@ class CountAll(OneInputStreamProcessFunction[Counted, Total]):
 
 
 class Calls:
-    """Adds a line to a file for each micro-batch: its number and its records."""
+    """Writes the records of each micro-batch to a file of its own, and waits at the gate of the micro-batch."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
 
     def __call__(self, records: list[Counted], batch_id: int) -> None:
-        with open(self._file, "a") as file:
-            file.write(f"{json.dumps([batch_id, sorted(records)])}\n")
+        file = Path(self._folder, "calls", f"{batch_id}-{os.getpid()}.json")
+        file.parent.mkdir(exist_ok=True)
+        partial = file.with_suffix(".partial")  # until the process has lived to its end
+        partial.write_text(json.dumps(sorted(records)))
+        partial.rename(file)
+        gate_of_batch(self._folder, batch_id).pass_through()
+
+
+def gate_of_batch(folder: str | Path, batch_id: int) -> Gate:
+    """The gate between the output of a micro-batch to files and its commit."""
+    return Gate(folder, f"batch-{batch_id}")
 
 
 def number_of(total: Total) -> str:
@@ -108,7 +118,7 @@ def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayou
     keyed = env.from_source(source).key_by(lambda record: record % KEYS)
     counted = keyed.process(CountPerKey(Gate(folder, "per-key"))).with_uid("per-key")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
-    counted.to_sink(ForeachBatchSink(Calls(f"{folder}/calls.jsonl")))
+    counted.to_sink(ForeachBatchSink(Calls(folder)))
     total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
     total.to_sink(PrintSink("total", format=number_of))

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from dsv2 import Collector, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
+from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.sources import HybridSource
 from tests.spans import Item, Spans, number_of
-from tests.spark.kill_job import CountAll, Counted, Total, new_session
+from tests.spark.kill_job import CountAll, Counted, Total, gate_of_batch, new_session
 from tests.spark.processes import Gate
 from tests.spark.programs import environment
 
@@ -50,6 +50,7 @@ def run(spark: SparkSession, folder: str) -> None:
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
     total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
+    total.to_sink(ForeachBatchSink(lambda records, batch_id: gate_of_batch(folder, batch_id).pass_through()))
     env.execute("kill splits", checkpoint_location=f"{folder}/checkpoint")
 
 
