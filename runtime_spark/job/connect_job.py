@@ -115,9 +115,10 @@ class ConnectJob(ThreadJob, QueryJob):
         complete = self._checkpoint.is_complete and not self._run.only_available
         while self.query.isActive:
             self._pass_on()
+            is_ending = self._is_ending()  # before the look at the query: no micro-batch begins in between
             status = self.query.status
             waits = str(status["message"]).startswith("Waiting for")  # for data, or the next trigger
-            if (complete and waits) or (self._is_ending() and not status["isTriggerActive"]):
+            if (complete and waits) or (is_ending and not status["isTriggerActive"]):
                 self.query.stop()
             time.sleep(_POLL_SECONDS)
         self._pass_on()

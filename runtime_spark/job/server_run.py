@@ -47,6 +47,7 @@ ENDED_BETWEEN_BATCHES = "dsv2 has ended this query between two micro-batches, as
 
 _SESSION, _DATAFRAME = "session", "dataframe"
 _POLL_SECONDS = 1.0
+_COMMIT_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ class _Process:
         session = SparkSession.builder.remote(address).create()
         for query in session.streams.active:
             if query.name == self._plan.job_name:
+                while query.isActive and query.status["isTriggerActive"]:  # Spark commits what has been written
+                    time.sleep(_COMMIT_SECONDS)
                 query.stop()
 
     def _note(self, batch_id: int, reports: list[SubtaskReport], began: int) -> None:
