@@ -21,7 +21,8 @@ CALLS = """
 import json, os, sys
 
 os.chdir(sys.argv[1])
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()  # its bars have no line of their own
 """
 COUNT_WORDS = """
 print(max(run_on_spark(spark, "words"), key=lambda result: result[1]))
