@@ -80,8 +80,13 @@ def replace_by_the_version_before(folder: Path, version: int) -> None:
     assert changes
     for file in changes:
         shutil.copy(file.with_name(f"{version - 1}{file.suffix}"), file)
+    delete_snapshots(folder)
+
+
+def delete_snapshots(folder: Path) -> None:
+    """Delete what Spark writes occasionally, with all earlier changes, so that it reads these."""
     for snapshot in (folder / "checkpoint/state/2").rglob("*.*"):
-        if snapshot.suffix in (".zip", ".snapshot"):  # which Spark writes occasionally, with all earlier changes
+        if snapshot.suffix in (".zip", ".snapshot"):
             snapshot.unlink()
 
 
@@ -111,6 +116,7 @@ def test_state_that_spark_cannot_read_names_its_subtasks(spark: SparkSession, jo
     (of_task_1,) = [
         file for file in (job[0] / "checkpoint/state/2/1").rglob(f"{COMPLETE}.*") if file.suffix in _CHANGES
     ]
+    delete_snapshots(job[0])
     content = of_task_1.read_bytes()
     of_task_1.write_bytes(content[: len(content) // 2])
     assert_refused(spark, job, JobError, r"the state of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
