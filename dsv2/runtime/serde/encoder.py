@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -228,18 +228,29 @@ def _many_numbers(containers: Sequence[Collection[Any]]) -> Node | None:
     count = sum(map(len, containers))
     if count < _LARGE:
         return None
-    members = chain.from_iterable(containers)
     found: set[type] = set()
     packed = bytearray(_ARRAY_32 + count.to_bytes(4, "big"))
     try:
-        while piece := list(islice(members, _PIECE)):
+        for piece in _pieces(containers):
             found.update(map(type, piece))
             if len(found) > 1 or not found <= _NUMERIC:
                 return None
             packed += memoryview(_pack(piece))[_header_size(len(piece)) :]
     except OverflowError:
         return None
-    return nodes.NUMBERS, found.pop().__name__, bytes(packed)
+    return nodes.NUMBERS, found.pop().__name__, packed
+
+
+def _pieces(containers: Sequence[Collection[Any]]) -> Iterator[list[Any]]:
+    """The members, in lists that fit into the cache. Containers are copied as a whole, which waits least for memory."""
+    members: list[Any] = []
+    for container in containers:
+        members += container
+        if len(members) >= _PIECE:
+            yield from (members[start : start + _PIECE] for start in range(0, len(members), _PIECE))
+            members.clear()
+    if members:
+        yield members
 
 
 def _header_size(count: int) -> int:
