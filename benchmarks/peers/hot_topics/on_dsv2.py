@@ -19,8 +19,8 @@ def measure(task: Task) -> Outcome:
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Build the pipeline. There are two detectors per task, because a few topics have most of the tweets."""
-    env.set_parallelism(2 * task.parallelism)
+    """Build the pipeline. Several tasks have two detectors each, because a few topics have most of the tweets."""
+    env.set_parallelism(2 * task.parallelism if task.parallelism > 1 else 1)
     source = DataGeneratorSource(Tweets(task.keys), count=task.total, records_per_batch=task.records)
     tweets = env.from_source(source, "tweets")
     lazy = "document" not in task.mode
