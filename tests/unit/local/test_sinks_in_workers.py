@@ -27,6 +27,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, RestartPolicy
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.run import LocalRun
+from dsv2.local.workers import process
 from dsv2.local.workers.messages import Request
 from dsv2.local.workers.process import WorkerProcess
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
@@ -328,8 +329,9 @@ def test_sink_that_cannot_be_sent_is_named(hold: Callable[[Any], object], tmp_pa
     assert sink.records() == EXPECTED
 
 
-def test_resource_is_opened_once_in_each_worker(tmp_path: Path) -> None:
+def test_resource_is_opened_once_in_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is shared with a function, and is not opened in the process of the job."""
+    monkeypatch.setattr(process, "_SECONDS_TO_CLOSE", LONG)
     models = tmp_path / "models"
     models.mkdir()
     model = Resource(partial(Model, models), close=Model.close)

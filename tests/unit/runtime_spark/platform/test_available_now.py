@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from runtime_spark.platform.available_now import at_end_of_input, is_announced
+from tests.durations import LONG
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Query:
     read: threading.Event = field(default_factory=threading.Event)
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        assert self.read.wait(60)
+        assert self.read.wait(LONG)
         if self.error is not None:
             raise self.error
 
@@ -39,4 +40,4 @@ def test_query_is_ended_after_all_input(error: Exception | None) -> None:
     at_end_of_input(cast(Any, query), ended.set)
     assert not ended.is_set()
     query.read.set()
-    assert ended.wait(60)
+    assert ended.wait(LONG)

@@ -24,6 +24,7 @@ from dsv2.views.terminal.displays import Docked, Lines, display_on
 from dsv2.views.terminal.dock import Dock
 from dsv2.views.terminal.live_view import JobView, Summarizer
 from dsv2.views.terminal.texts import ShownJob
+from tests.durations import LONG
 from tests.fake_jobs import FakeJob, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
 
 
@@ -269,19 +270,19 @@ def test_view_is_refreshed_when_something_happens(monkeypatch: pytest.MonkeyPatc
     plan, display = steps_plan(), Shows()
     view = JobView(FakeJob(plan), plan, display)
     view.start()
-    assert display.jobs.get(timeout=60).state == "running"
+    assert display.jobs.get(timeout=LONG).state == "running"
     view.stopping("soon")
-    while display.jobs.get(timeout=60).note != "soon":
+    while display.jobs.get(timeout=LONG).note != "soon":
         pass
     view.end()
-    assert display.jobs.get(timeout=60).note is None
+    assert display.jobs.get(timeout=LONG).note is None
 
 
 def test_view_that_fails_does_not_disturb_the_program(caplog: pytest.LogCaptureFixture) -> None:
     plan, display = steps_plan(), Shows(RuntimeError("no cursor"))
     view = JobView(FakeJob(plan), plan, display)
     view.start()
-    assert display.jobs.get(timeout=60).name == "many steps"
+    assert display.jobs.get(timeout=LONG).name == "many steps"
     view.end()
     assert "The live view of job 'many steps' ends because of an error." in caplog.text
     assert display.jobs.empty()
@@ -293,7 +294,7 @@ def test_listener_shows_a_job_until_it_ends() -> None:
     with terminal(100, 30) as at:
         view = LiveView(at.stream)
         view.on_started(job, plan)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONG
         while not any("many steps" in line for line in at.screen):
             assert time.monotonic() < deadline
         job.status = JobStatus.FINISHED

@@ -14,6 +14,7 @@ from dsv2 import ExecutionEnvironment, JobError, JobStatus
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.views.terminal import signals_noted, watch
+from tests.durations import LONG
 from tests.fake_jobs import NOTHING, FakeJob, hot_topics_plan, hot_topics_progress
 
 PLAN = hot_topics_plan()
@@ -33,7 +34,7 @@ class Signalled(FakeJob):
         if (number := next(self._signals, None)) is not None:
             raise_signal(number)
         elif self._looks and self._ends_at:
-            self._stopped.wait(60)
+            self._stopped.wait(LONG)
         self._looks += 1
         return super().await_termination(timeout)
 
