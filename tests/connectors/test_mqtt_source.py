@@ -141,6 +141,26 @@ def test_job_that_ends_after_a_micro_batch_repeats_nothing(device: Device) -> No
         assert received(run, 1) == ["d"]
 
 
+def test_acknowledgements_arrive_although_messages_are_unread(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is closed while the fourth message and what follows it are not read."""
+    put = MqttReceiver.put
+
+    def blocked(self: MqttReceiver, position: str, message: str) -> None:
+        if self._received == 3:
+            with self._changed:
+                self._changed.wait_for(lambda: self.is_closed)
+        put(self, position, message)
+
+    device.send(*"abcd")
+    with monkeypatch.context() as patch, device.run() as run:
+        patch.setattr(MqttReceiver, "put", blocked)
+        assert received(run, 3) == [*"abc"]
+        complete(run)
+        offset = run.offset
+    with device.run(offset) as run:
+        assert received(run, 1) == ["d"]
+
+
 def test_run_that_plans_nothing_more_has_acknowledged_all(device: Device) -> None:
     """As with ``Trigger.available_now()`` on Spark, which does not notify of the last micro-batch."""
     device.send(*"abc")

@@ -7,6 +7,7 @@ import logging
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,12 +113,12 @@ class MqttReceiver(Receiver):
                     self._acknowledge()
             finally:
                 self._acknowledge()
+                self._await_answer()
                 self._client.disconnect()
 
     def _connect(self) -> None:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
-        from paho.mqtt.subscribeoptions import SubscribeOptions
 
         self._earlier.update({message.packet_id: message for message in self._unacknowledged})
         self._unacknowledged.clear()
@@ -128,8 +129,24 @@ class MqttReceiver(Receiver):
             self._earlier.clear()
             if self._received:
                 _LOG.warning("%r has no session of %r: messages may be lost", self._connection, self._session.client_id)
+        self._subscribe()
+
+    def _subscribe(self) -> int | None:
+        """Subscribe to the topics. Returns the packet id of the request; None if there is no connection."""
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
         options = SubscribeOptions(self._session.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        self._client.subscribe([(topic, options) for topic in self._session.topics])
+        packet_id: int | None = self._client.subscribe([(topic, options) for topic in self._session.topics])[1]
+        return packet_id
+
+    def _await_answer(self) -> None:
+        """Wait until the broker has read the acknowledgements. It loses them if a connection ends with unread data."""
+        answered: list[int] = []
+        self._client.on_message = None  # the broker repeats the messages that follow
+        self._client.on_subscribe = lambda client, _, packet_id, *rest: answered.append(packet_id)
+        with suppress(OSError, RuntimeError, ValueError):
+            packet_id = self._subscribe()
+            self._connection.wait(self._client, lambda: packet_id in answered)
 
     def _acknowledge(self) -> None:
         while self._unacknowledged and self._unacknowledged[0].number <= self.acknowledged:
