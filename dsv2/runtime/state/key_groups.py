@@ -98,7 +98,15 @@ def _decimal(key: Decimal) -> int:
 
 
 def _sequence(parts: tuple[Any, ...]) -> int:
-    return _mix(crc32(b"".join(stable_hash(part).to_bytes(4, "little") for part in parts)) + len(parts))
+    checksum = 0
+    for part in parts:
+        if type(part) is int:  # _number, inlined because keys are often tuples of ids
+            product = hash(part) * _MULTIPLIER
+            hashed = (product >> 32 ^ product >> 64) & _MASK
+        else:
+            hashed = stable_hash(part)
+        checksum = crc32(hashed.to_bytes(4, "little"), checksum)
+    return _mix(checksum + len(parts))
 
 
 def _datetime(key: datetime) -> int:

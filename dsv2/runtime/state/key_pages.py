@@ -16,7 +16,7 @@ from dsv2.runtime.state.immutable import IMMUTABLE, is_immutable
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_budget import decoded_size
 from dsv2.runtime.state.page_store import PageStore
-from dsv2.runtime.state.pages import Page, Pages, encode_state
+from dsv2.runtime.state.pages import Page, Pages, encode_state, mixed_hash
 from dsv2.spi import KeyEntry
 
 _ENTRIES = None  # the name of the column of entries; other names are strings
@@ -26,7 +26,7 @@ _TIMERS = frozenset({0, 1})  # their names in entries
 class KeyPages(Pages):
     """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
-    __slots__ = ("_encoded", "_new_dict", "columns", "entries", "kept", "migrations", "numbers")
+    __slots__ = ("_encoded", "_new_dict", "columns", "entries", "hashes", "kept", "migrations")
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class KeyPages(Pages):
         self._encoded: list[list[Any]] = []  # the columns of the page that was encoded last
         self.kept = None if store.budget is None else store.budget.new_map()
         """The pages that stay decoded. None: none do."""
-        self.numbers: dict[Any, int] = {}
-        """The page number of each key that was accessed since the last snapshot."""
+        self.hashes: dict[Any, int] = {}
+        """The mixed hash of each key that was accessed since the last snapshot."""
         self.entries: dict[Any, KeyEntry] = new_dict() if entries is None else entries
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
@@ -63,7 +63,7 @@ class KeyPages(Pages):
 
     def remove(self, key: Any) -> None:
         """Remove a key without values from its decoded page."""
-        del self.load(self.numbers.pop(key))[key]
+        del self.load(self.page_of(self.hashes.pop(key)))[key]
 
     def drop_empty(self, page: Page) -> int:
         """Remove the keys without values from a decoded page before a snapshot, and return their number."""
@@ -72,15 +72,12 @@ class KeyPages(Pages):
             del page[key]
         return len(empty)
 
-    def grow(self, keys: int, in_memory: int) -> range:
-        new = super().grow(keys, in_memory)
-        for number in new:
-            self.numbers.update(dict.fromkeys(filter(self.numbers.__contains__, self.load(number)), number))
-        return new
+    def _hashes_of(self, page: Page) -> list[int]:
+        return [self.hashes.get(key) or mixed_hash(key) for key in page]
 
     @property
     def decoded_size(self) -> int:
-        values = sum(map(len, self.columns.values())) + len(self.numbers)
+        values = sum(map(len, self.columns.values())) + len(self.hashes)
         return super().decoded_size + decoded_size(0, 0, values, len(self.entries))
 
     def snapshot(self) -> tuple[int, dict[int, bytes], int]:
@@ -125,7 +122,7 @@ class KeyPages(Pages):
 
     def _forget(self) -> None:
         super()._forget()
-        self.numbers.clear()
+        self.hashes.clear()
         if self.kept is not None:
             self.kept.use(0)
         for column in self.columns.values():
@@ -165,12 +162,14 @@ class KeyPages(Pages):
         names: list[str | None] = []
         columns: list[list[Any]] = [list(keys), names]  # then for each name the keys with a value, and the values
         for name, column in self.columns.items():
-            if keys <= column.keys():
+            try:
+                values = list(map(column.__getitem__, keys))
                 names.append(name)
-                columns += [], list(map(column.__getitem__, keys))  # no keys: all of them have a value
-            elif column and (holders := [key for key in keys if key in column]):
-                names.append(name)
-                columns += holders, list(map(column.__getitem__, holders))
+                columns += [], values  # no keys: all of them have a value
+            except KeyError:
+                if column and (holders := [key for key in keys if key in column]):
+                    names.append(name)
+                    columns += holders, list(map(column.__getitem__, holders))
         self._encoded = columns
         try:
             return self._codec.dumps_columns(columns)

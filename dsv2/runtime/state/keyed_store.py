@@ -17,7 +17,7 @@ from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.key_pages import KeyPages
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStores, in_blob
-from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page, sampled
+from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page, mixed_hash, sampled
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.spi import KeyEntry
 
@@ -75,7 +75,7 @@ class PagedKeyedStore:
         self.panes = PagedPanes(codec, owner, stores, new_dict)
         self._pages = KeyPages(codec, owner, stores("keys", owner), new_dict, entries)
         self._entries = self._pages.entries
-        self._numbers = self._pages.numbers
+        self._hashes = self._pages.hashes
         self._has_columns = False
         self._count = 0
         self._new_deadlines = partial(_new_deadlines, codec, owner, stores)
@@ -199,8 +199,8 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()
-        if self._pages.learns(self._count, len(self._numbers)):
-            self._pages.learn(dict.fromkeys(sampled(self._numbers)))
+        if self._pages.learns(self._count, len(self._hashes)):
+            self._pages.learn(dict.fromkeys(sampled(self._hashes)))
         self._grow()
         indexed = {domain for domain, deadlines in self._deadlines.items() if deadlines.next() is not None}
         if self._entries or indexed:
@@ -230,19 +230,21 @@ class PagedKeyedStore:
         self.live.clear()
 
     def _load(self, key: Any) -> None:
-        if key not in self._numbers:
+        if key not in self._hashes:
             self._pages.load(self._pages.number_of(key))
 
     def _place(self, key: Any) -> int:
         """Return the page of ``key``, adding the key if necessary."""
-        if key not in self._numbers:
-            number = self._numbers[key] = self._pages.number_of(key)
+        mixed = self._hashes.get(key)
+        if mixed is None:
+            mixed = self._hashes[key] = mixed_hash(key)
+            number = self._pages.page_of(mixed)
             if key not in self._pages.load(number):
                 self._pages.add(key, number)
                 self._count += 1
                 if self._count > _CROWDED * self._pages.count:
                     self._grow()
-        return self._numbers[key]
+        return self._pages.page_of(mixed)
 
     def _held(self, page: Page) -> list[Any]:
         """The keys of a page, without keys that will be removed because they have no values."""
@@ -252,7 +254,7 @@ class PagedKeyedStore:
         return [key for key in page if self._entries.get(key) or any(key in column for column in columns)]
 
     def _grow(self) -> None:
-        for number in self._pages.grow(self._count, len(self._numbers)):
+        for number in self._pages.grow(self._count, len(self._hashes)):
             for domain, first in self._earliest(self._pages.load(number)).items():
                 self._deadlines[domain].hasten(number, first)
 

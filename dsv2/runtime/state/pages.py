@@ -150,8 +150,11 @@ class Pages(PageCache):
 
     def number_of(self, key: Any) -> int:
         """Return the page of ``key``. Raises ``InvalidKeyError`` for types that cannot be keys."""
-        # Mix the hash again: keys of one subtask have similar low bits, because these chose the subtask.
-        number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
+        return self.page_of(mixed_hash(key))
+
+    def page_of(self, mixed: int) -> int:
+        """Return the page of keys by their mixed hash, or the page that holds the keys of one that does not exist."""
+        number = mixed & self._mask
         return number if number < self.count else number & self._mask >> 1
 
     def learns(self, keys: int, in_memory: int) -> bool:
@@ -179,14 +182,14 @@ class Pages(PageCache):
         count = min(count, self._store.most)
         if count <= before:
             return range(0)
-        divided = dict.fromkeys(map(self._place, range(before, count)))
+        divided = dict.fromkeys(map(self.page_of, range(before, count)))
         self._set_count(count)
         decoded = self._decoded
         decoded.update((number, {}) for number in range(before, count))
         for number in divided:
             page = self.load(number)
-            for key, place in [(key, self.number_of(key)) for key in page]:
-                if place != number:
+            for key, mixed in zip(list(page), self._hashes_of(page), strict=True):
+                if (place := self.page_of(mixed)) != number:
                     decoded[place][key] = page.pop(key)
         self.changed.update(divided, range(before, count))
         return range(before, count)
@@ -208,6 +211,10 @@ class Pages(PageCache):
         stored, pages, self.keys_per_page = state
         self.adopt(pages, range(stored))
         self._set_count(max(1, stored))
+
+    def _hashes_of(self, page: Page) -> list[int]:
+        """The mixed hashes of the keys of a page."""
+        return list(map(mixed_hash, page))
 
     def _put(self, number: int, page: Page) -> int:
         size = super()._put(number, page)
@@ -245,14 +252,15 @@ class Pages(PageCache):
         assert self._store.page_bytes is not None
         return min(KEYS_PER_PAGE, max(_FEWEST, self._store.page_bytes * keys // size))
 
-    def _place(self, number: int) -> int:
-        """The page that currently holds the keys of page ``number``, which may not exist yet."""
-        number &= self._mask
-        return number if number < self.count else number & self._mask >> 1
-
     def _set_count(self, count: int) -> None:
         self.count = count
         self._mask = (1 << (count - 1).bit_length()) - 1
+
+
+def mixed_hash(key: Any) -> int:
+    """Return a hash that chooses the page of ``key``. Raises ``InvalidKeyError`` for types that cannot be keys."""
+    # Mix the hash again: keys of one subtask have similar low bits, because these chose the subtask.
+    return stable_hash(key) * _MULTIPLIER >> 32
 
 
 def page_of_hash(hashed: int, count: int) -> int:
