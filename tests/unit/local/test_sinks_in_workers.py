@@ -30,6 +30,7 @@ from dsv2.local.run import LocalRun
 from dsv2.local.workers import process
 from dsv2.local.workers.messages import Request
 from dsv2.local.workers.process import WorkerProcess
+from dsv2.runtime.report import base_job
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
@@ -304,7 +305,8 @@ def test_process_of_the_job_dies_while_workers_write(tmp_path: Path) -> None:
     assert sink.records() == EXPECTED
 
 
-def test_stop_cancels_a_sink_that_does_not_return(tmp_path: Path) -> None:
+def test_stop_cancels_a_sink_that_does_not_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", LONG)
     marker = tmp_path / "sleeps"
     env, sink = environment(2), Files(tmp_path, once(marker, 2, partial(time.sleep, 600)))
     counts_in(env).to_sink(sink).with_uid("out")

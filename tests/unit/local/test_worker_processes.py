@@ -21,6 +21,7 @@ from dsv2.errors import ConfigurationError, CorruptDataError, UserFunctionError,
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, RestartPolicy
 from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.runtime.report import base_job
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
@@ -264,7 +265,8 @@ def test_batch_job_runs_in_processes() -> None:
     assert Counter(sink.results) == EXPECTED
 
 
-def test_stop_cancels_a_function_that_does_not_return(tmp_path: Path) -> None:
+def test_stop_cancels_a_function_that_does_not_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", LONG)
     marker = tmp_path / "sleeps"
 
     def sleep(record: int) -> None:

@@ -383,7 +383,7 @@ def test_restart_is_invisible(interruption: Any, at: int, parallelism: tuple[int
         between.with_uid("between").with_parallelism(subtasks).process(Sums()).with_uid("sums").to_sink(sink)
         job = env.execute_async("days", checkpoint_location=tmp_path, trigger=Trigger.available_now())
         with suppress(JobError):
-            job.await_termination(timedelta(seconds=20))
+            job.await_termination()
         results += sink.results
     sums = {day: sum(amount for other, amount in (*FAST, *SLOW) if other == day) for day in range(12)}
     assert results == list(sums.items())
