@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -234,6 +234,7 @@ class Plan:
         registered_types: The classes registered by the program.
         callback_timeout_ms: The limit for one callback of a function in ms. None: no limit.
         traces: Whether records carry the position in the source from which they come, for errors.
+        columnar: The sources whose records are read as columns. None: their receivers determine them.
     """
 
     job_name: str
@@ -244,6 +245,13 @@ class Plan:
     registered_types: tuple[RegisteredType, ...] = ()
     callback_timeout_ms: int | None = None
     traces: bool = False
+    columnar: frozenset[int] | None = None
+
+    def with_stand_ins(self, operators: Iterable[Operator]) -> Plan:
+        """Return the plan for workers. ``operators``: Its operators, whose bodies other objects may replace."""
+        sources = (operator for operator in self.operators if operator.kind is OperatorKind.SOURCE)
+        columnar = frozenset(source.id for source in sources if self.processes_columns(source))
+        return replace(self, operators=tuple(operators), columnar=columnar)
 
     @cached_property
     def per_key(self) -> frozenset[str]:
@@ -403,6 +411,8 @@ class Plan:
 
     def processes_columns(self, source: Operator) -> bool:
         """Return whether a function or sink on tables receives the records of ``source`` as they were read."""
+        if self.columnar is not None:
+            return source.id in self.columnar
 
         def receivers(one: int) -> list[int]:
             body = self.operators[one].body

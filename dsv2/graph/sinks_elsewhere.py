@@ -23,10 +23,9 @@ class SinkElsewhere(Sink[Any]):
 
 def with_parallel_sinks(plan: Plan) -> Plan:
     """Return ``plan`` with ``SinkElsewhere`` for each sink that is no ``ParallelSink``."""
-    operators = (
+    return plan.with_stand_ins(
         replace(operator, body=SinkElsewhere(operator.body.driver_limit))
         if isinstance(operator.body, Sink) and not isinstance(operator.body, ParallelSink)
         else operator
         for operator in plan.operators
     )
-    return replace(plan, operators=tuple(operators))

@@ -170,8 +170,7 @@ def pack_job(
         if isinstance(operator.body, ProcessFunction)
     }
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
-    operators = tuple(_without_body(operator) for operator in plan.operators)
-    bare = dataclasses.replace(plan, operators=operators, registered_types=())
+    bare = dataclasses.replace(plan.with_stand_ins(map(_without_body, plan.operators)), registered_types=())
     packed: bytes = to_bytes(
         WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, traced_batch, logging)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -16,6 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2 import RuntimeExecutionMode
 from dsv2.arrow import ArrowCollector, ArrowForeachBatchSink, ArrowProcessFunction, ArrowSink, map_tables, schema_of
+from dsv2.connectors.files import FilesSource
+from dsv2.connectors.formats import json_records
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import to_dataframe
@@ -128,6 +131,23 @@ def test_tables_reach_sinks_unconverted(spark: SparkSession, checkpoint: str, tm
     assert sorted((row.amount, row.at, row.shop) for row in rows) == [
         (amount, datetime(2024, 1, 1) + timedelta(days=amount), f"shop {amount % 2}") for amount in amounts
     ]
+
+
+def test_sources_in_tasks_read_columns(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "sales").mkdir()
+    lines = "\n".join(json.dumps({"shop": "shop", "amount": number}) for number in range(50))
+    (tmp_path / "sales" / "sales.json").write_text(lines, encoding="utf-8")
+    table = pa.table({"shop": ["shop"] * 50, "amount": range(50), "at": [datetime(2024, 1, 1)] * 50})
+    env = environment(spark, 2)
+    sales = env.from_dataframe(table, Sealed)
+    sales.to_sink(FileSink(tmp_path / "a", schema=Sealed))
+    sales.process(Keep()).to_sink(SealedInFiles(tmp_path / "tables"))
+    env.from_source(FilesSource(tmp_path / "sales", json_records(Sale))).to_sink(FileSink(tmp_path / "b", schema=Sale))
+    env.execute("sealed", checkpoint_location=checkpoint)
+    for name in ("a", "b"):
+        assert sorted(row.amount for row in spark.read.parquet(str(tmp_path / name)).collect()) == [*range(50)]
+    written = [pq.ParquetFile(file).read() for file in (tmp_path / "tables").iterdir()]
+    assert sorted(pa.concat_tables(written)["amount"].to_pylist()) == [*range(50)]
 
 
 def amount_of(column: str) -> Column:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
 
 from dsv2 import Collector, PartitionedContext
 from dsv2.checkpoint.description import describe
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink, Sink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import RestoredProgram, load_job, pack_job, pack_part
@@ -85,3 +90,18 @@ def test_restore_from_a_savepoint_has_the_whole_program() -> None:
     whole = pack_job(plan, layout, registry, origin=origin)
     assert pack_part(whole, operators_of(plan, 1)) == whole
     assert to_bytes(replace(load_job(whole), functions={})) != whole
+
+
+class Click(NamedTuple):
+    cents: int
+
+
+@pytest.mark.parametrize("on_tables", [True, False])
+@pytest.mark.parametrize(("sink", "takes_columns"), [(FileSink("out", schema=Click), True), (CollectSink(), False)])
+def test_tasks_know_which_sources_read_columns(sink: Sink[Any], *, takes_columns: bool, on_tables: bool) -> None:
+    env = local_environment()
+    clicks = env.from_dataframe(pa.table({"cents": [1]}), Click)
+    (clicks.where(nw.col("cents") > 0, Click) if on_tables else clicks).to_sink(sink)
+    plan = env.build_plan()
+    for one in (plan, load_job(packed(plan)).plan, load_job(pack_part(packed(plan))).plan):
+        assert one.processes_columns(one.operators[0]) is (on_tables or takes_columns)
