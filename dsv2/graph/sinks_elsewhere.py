@@ -1,12 +1,12 @@
-"""Plans for worker processes, which write to no sinks other than parallel ones."""
+"""Plans for worker processes, which write to some sinks only."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from dsv2.graph.plan import Plan
-from dsv2.sinks import DriverLimit, ParallelSink, Sink
+from dsv2.graph.plan import Operator, Plan
+from dsv2.sinks import DriverLimit, FileSink, ParallelSink, Sink
 
 
 class SinkElsewhere(Sink[Any]):
@@ -21,11 +21,16 @@ class SinkElsewhere(Sink[Any]):
         return self._limit
 
 
-def with_parallel_sinks(plan: Plan) -> Plan:
-    """Return ``plan`` with ``SinkElsewhere`` for each sink that is no ``ParallelSink``."""
+def is_written_by_workers(operator: Operator) -> bool:
+    """Return whether ``operator`` is a sink to which the worker processes of a local job write."""
+    return isinstance(operator.body, ParallelSink | FileSink)
+
+
+def with_sinks_of_workers(plan: Plan) -> Plan:
+    """Return ``plan`` with ``SinkElsewhere`` for each sink to which workers of a local job do not write."""
     return plan.with_stand_ins(
         replace(operator, body=SinkElsewhere(operator.body.driver_limit))
-        if isinstance(operator.body, Sink) and not isinstance(operator.body, ParallelSink)
+        if isinstance(operator.body, Sink) and not is_written_by_workers(operator)
         else operator
         for operator in plan.operators
     )

@@ -518,11 +518,11 @@ class Execution:
 
     def _new_sinks(self, of_run: LocalRun, run_id: str) -> LocalSinks:
         begun, clock, job_id = self._begun, self._start.clock, self._begun.record.job_id
-        in_workers = of_run.tasks.write if isinstance(of_run.tasks, WorkerTasks) else None
+        workers = of_run.tasks if isinstance(of_run.tasks, WorkerTasks) else None
         if self._checkpoint is None:
-            return LocalSinks(self._plan, job_id, SinkRunInfo(job_id, begun.batch_id), clock, in_workers=in_workers)
+            return LocalSinks(self._plan, job_id, SinkRunInfo(job_id, begun.batch_id), clock, workers=workers)
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id
         runs = () if begun.pending is None else tuple(begun.pending.runs)
         owner = OutputOwner(job_id, begun.checkpoint_id)
         run = SinkRunInfo(run_id, first, runs)
-        return LocalSinks(self._plan, job_id, run, clock, owner, durable=self._start.durable, in_workers=in_workers)
+        return LocalSinks(self._plan, job_id, run, clock, owner, durable=self._start.durable, workers=workers)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from dsv2.base.clock import Clock
 from dsv2.base.folders import Folder
 from dsv2.checks.client_library import require_client_library
-from dsv2.connectors.files.sink_writer import FileSinkWriter, SchemaCheck
+from dsv2.connectors.files.sink_writer import FileSinkWriter, SchemaCheck, named
 from dsv2.connectors.files.table_files import (
     check_writable,
     encoded,
@@ -88,6 +89,44 @@ def with_schema_checks(plan: Plan) -> Plan:
     return sink_checks.with_schema_checks(plan, check)
 
 
+class FileParts:
+    """Writes the files of micro-batches of the file sink ``operator``, in the process that has their records.
+
+    Args:
+        operator: The sink.
+        durable: Whether files are forced to the disk.
+    """
+
+    def __init__(self, operator: Operator, *, durable: bool) -> None:
+        assert isinstance(operator.body, FileSink)
+        self._sink = operator.body
+        self._name = name_of(operator)
+        self.place = _place(operator, operator.body, durable=durable)
+        """The folder of the sink."""
+        self.columns = json_schema(operator.body.schema)
+        """The schema."""
+
+    def write(self, batches: Sequence[RecordBatch[Any]], batch_id: int, staging: str, number: int = 0) -> None:
+        """Write a file for each partition.
+
+        Args:
+            batches: Records of a micro-batch. They are not empty.
+            batch_id: The micro-batch.
+            staging: The folder for its files, relative to that of the sink.
+            number: The process.
+
+        Raises:
+            SchemaError: A record does not fit.
+            JobError: A file cannot be written.
+        """
+        with named(self._name, f"failed on batch {batch_id}"):
+            name, format = self._name.rstrip(","), self._sink.format.value
+            table = table_of_batches(batches, self.columns, name)
+            for folder, part in partitions(table, self._sink.partition_by, name).items():
+                file = "/".join(filter(None, (staging, folder, f"part-{number:05}.{format}")))
+                self.place.folder.write(file, encoded(part, format))
+
+
 class LocalFileSink(FileSinkWriter):
     """Writes the micro-batches of one run to the file sink ``operator``. A repeated micro-batch is written once."""
 
@@ -106,8 +145,9 @@ class LocalFileSink(FileSinkWriter):
         assert isinstance(operator.body, FileSink)
         super().__init__(operator.body, name_of(operator), clock, run_id)
         self._owner = owner
-        self._place = _place(operator, operator.body, durable=durable)
-        self._columns = json_schema(operator.body.schema)
+        self.parts = FileParts(operator, durable=durable)
+        """Writes files in this process."""
+        self._place = self.parts.place
 
     def begin(self, next_batch: int) -> None:
         """Begin to write. Raises ``JobError``.
@@ -119,21 +159,22 @@ class LocalFileSink(FileSinkWriter):
             folder = self._place.folder
             if self._owner is not None:
                 self._place.own(self._owner)
-            self.open(folder, self._columns, LocalMerger(folder), next_batch)
+            self.open(folder, self.parts.columns, LocalMerger(folder), next_batch)
 
-    def write(self, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
-        """Write and publish a micro-batch. Raises ``JobError``, or ``SchemaError`` if a record does not fit."""
-        with self.named(f"failed on batch {batch_id}"):
+    def write(self, write_parts: Callable[[str], None] | None, batch_id: int) -> None:
+        """Write and publish a micro-batch. Raises ``JobError``, or ``SchemaError`` if a record does not fit.
+
+        ``write_parts``: Writes its files to a folder, relative to that of the sink. None: it has no records.
+        """
+        what = f"failed on batch {batch_id}"
+        with self.named(what):
             if self._owner is not None:
                 self._place.check_owned(self._owner)
-            if not any(map(len, batches)) or self._folder.state.last_batch >= batch_id:
+            if write_parts is None or self._folder.state.last_batch >= batch_id:
                 return
-            name, format = self._name.rstrip(","), self.sink.format.value
-            table = table_of_batches(batches, self._columns, name)
             staging = self._folder.stage(batch_id)
-            for folder, part in partitions(table, self.sink.partition_by, name).items():
-                file = "/".join(filter(None, (staging, folder, f"part-00000.{format}")))
-                self._place.folder.write(file, encoded(part, format))
+        write_parts(staging)
+        with self.named(what):
             self._folder.prepare(batch_id, staging, self._schema)
             self._folder.publish()
 
@@ -145,8 +186,17 @@ def _content(folder: Folder, path: str) -> bytes:
     return data
 
 
-WriteInWorkers: TypeAlias = Callable[[Operator, SinkInfo, Sequence[SinkOutput], int], None]
-"""Writes the records of a micro-batch to a ``ParallelSink``, in the worker processes that have its subtasks."""
+class SinkWorkers(Protocol):
+    """Worker processes, which write the records of a micro-batch for their subtasks of a sink."""
+
+    def write(self, operator: Operator, info: SinkInfo, outputs: Sequence[SinkOutput], batch_id: int) -> None:
+        """Write to a ``ParallelSink``. Raises ``JobError``."""
+
+    def write_files(self, operator: Operator, outputs: Sequence[SinkOutput], batch_id: int, staging: str) -> None:
+        """Write the files of a ``FileSink``. Raises ``JobError``, or ``SchemaError`` if a record does not fit.
+
+        ``staging``: The folder for its files, relative to that of the sink.
+        """
 
 
 class LocalSinks:
@@ -161,7 +211,7 @@ class LocalSinks:
         owner: OutputOwner | None = None,
         *,
         durable: bool = False,
-        in_workers: WriteInWorkers | None = None,
+        workers: SinkWorkers | None = None,
     ) -> None:
         """Create the writers.
 
@@ -172,9 +222,9 @@ class LocalSinks:
             clock: The wall clock.
             owner: The job and its checkpoint, for files. None: there is no checkpoint.
             durable: Whether files are forced to the disk.
-            in_workers: Writes to parallel sinks. None: this process does.
+            workers: Write to files and parallel sinks. None: this process does.
         """
-        self._in_workers = in_workers
+        self._workers = workers
         self._files = {
             operator.id: LocalFileSink(operator, clock, run.run_id, owner, durable=durable)
             for operator in plan.operators
@@ -229,7 +279,7 @@ class LocalSinks:
         batch_id: int,
     ) -> None:
         if (files := self._files.get(operator.id)) is not None:
-            files.write([batch for _, batch in records], batch_id)
+            files.write(self._parts_writer(operator, files, records, outputs, batch_id), batch_id)
             return
         assert isinstance(operator.body, Sink)
         info = SinkInfo(self._job_id, operator.uid, parallelism, self._run)
@@ -238,10 +288,23 @@ class LocalSinks:
             self._begun.add((operator.id, parallelism))
         if not isinstance(operator.body, ParallelSink):
             write_on_driver(operator, info, [batch for _, batch in records], batch_id)
-        elif self._in_workers is not None:
-            self._in_workers(operator, info, outputs, batch_id)
+        elif self._workers is not None:
+            self._workers.write(operator, info, outputs, batch_id)
         else:
             write_in_subtasks(operator, info, sorted(records, key=itemgetter(0)), batch_id)
+
+    def _parts_writer(
+        self,
+        operator: Operator,
+        files: LocalFileSink,
+        records: Iterable[tuple[int, RecordBatch[Any]]],
+        outputs: Sequence[SinkOutput],
+        batch_id: int,
+    ) -> Callable[[str], None] | None:
+        if self._workers is not None:
+            return partial(self._workers.write_files, operator, outputs, batch_id) if outputs else None
+        batches = [batch for _, batch in records if batch]
+        return partial(files.parts.write, batches, batch_id) if batches else None
 
 
 def write_in_subtasks(

@@ -32,8 +32,8 @@ class FileSink(Sink[T], Generic[T]):
     lists the folder, and skips names that begin with an underscore or a dot, sees each record at most once.
     ``dsv2.connectors.files.read_files`` reads whole micro-batches. A folder belongs to one sink of one job.
 
-    By default each micro-batch leaves one file for each Spark task and partition. With ``roll_interval`` or
-    ``roll_bytes`` these small files are hidden, and merged into few large ones.
+    By default each micro-batch leaves one file for each partition and Spark task, or local worker process. With
+    ``roll_interval`` or ``roll_bytes`` these small files are hidden, and merged into few large ones.
 
     Args:
         path: The folder.

@@ -92,6 +92,7 @@ WORKER_POINTS = {
     "worker's segment begun": POINTS["segment begun"],
     "worker's pages moved": POINTS["pages moved"],
     "worker's sinks": "local/workers/worker.py:Worker.write",
+    "worker's files": "local/workers/worker.py:Worker.write_files",
     "worker's mark": "local/page_log.py:PageLog.mark",
 }
 """The same for worker processes."""

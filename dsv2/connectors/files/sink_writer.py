@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic
 
 from dsv2.base.clock import Clock
@@ -76,17 +76,22 @@ class FileSinkWriter:
         with self.named("cannot complete its output"):
             self._folder.close()
 
-    @contextmanager
-    def named(self, what: str) -> Iterator[None]:
+    def named(self, what: str) -> AbstractContextManager[None]:
         """Name the sink in errors, and what it was doing."""
-        try:
-            yield
-        except SchemaError:  # of records, which names the sink
-            raise
-        except Dsv2Error as error:
-            raise type(error)(f"{self._name} {what}: {error}") from error
-        except Exception as error:
-            raise JobError(f"{self._name} {what}: {type(error).__qualname__}: {error}") from error
+        return named(self._name, what)
+
+
+@contextmanager
+def named(sink: str, what: str) -> Iterator[None]:
+    """Name ``sink`` in errors, and what it was doing."""
+    try:
+        yield
+    except SchemaError:  # of records, which names the sink
+        raise
+    except Dsv2Error as error:
+        raise type(error)(f"{sink} {what}: {error}") from error
+    except Exception as error:
+        raise JobError(f"{sink} {what}: {type(error).__qualname__}: {error}") from error
 
 
 class SchemaCheck(Sink[T], Generic[T]):

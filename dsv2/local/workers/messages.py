@@ -39,7 +39,7 @@ class SentJob:
     """The job of worker processes.
 
     Attributes:
-        plan: The plan, with its parallel sinks only.
+        plan: The plan, without the sinks that workers do not write to.
         registry: The data classes of the job.
         settings: The settings.
         by_system_clock: Whether the job uses the system clock. Otherwise each request has the time.

@@ -12,7 +12,7 @@ from dsv2.checkpoint.program import ProgramDescription
 from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import ConfigurationError, Dsv2Error, SerializationError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.graph.sinks_elsewhere import with_parallel_sinks
+from dsv2.graph.sinks_elsewhere import is_written_by_workers, with_sinks_of_workers
 from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.page_log import StoredLogs
 from dsv2.local.sinks import ReceivedFrame
@@ -39,7 +39,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry, check_picklable
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.sinks import ParallelSink, SinkInfo
+from dsv2.sinks import SinkInfo
 
 _POLL_MS = 50  # until a stop is noticed
 _ROWS = 1000  # in a request
@@ -128,17 +128,27 @@ class WorkerTasks:
         self._report = TaskReport.joined(reports)
 
     def take_outputs(self) -> list[SinkOutput]:
-        """Return and remove the records for parallel sinks. They are written by ``write``, after the commit."""
+        """Return and remove the records for sinks that workers write to, after the commit."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def write(self, operator: Operator, info: SinkInfo, outputs: Sequence[SinkOutput], batch_id: int) -> None:
-        """Write records to a parallel sink in the workers of its subtasks (``WriteInWorkers``). Raises ``JobError``."""
+        """Write to a parallel sink in the workers of its subtasks (``SinkWorkers``). Raises ``JobError``."""
+        self._write("write", operator, outputs, batch_id, info)
+
+    def write_files(self, operator: Operator, outputs: Sequence[SinkOutput], batch_id: int, staging: str) -> None:
+        """Write the files of a sink in the workers of its subtasks (``SinkWorkers``).
+
+        Raises ``JobError`` or ``SchemaError``.
+        """
+        self._write("write_files", operator, outputs, batch_id, staging)
+
+    def _write(self, method: str, operator: Operator, outputs: Sequence[SinkOutput], batch_id: int, to: object) -> None:
         by_worker: dict[int, list[SinkOutput]] = {}
         for output in outputs:
             by_worker.setdefault(worker_of(output.subtask, self._settings.count), []).append(output)
         report = self._report
-        self._call_each("write", {number: (operator.id, info, own, batch_id) for number, own in by_worker.items()})
+        self._call_each(method, {number: (operator.id, own, batch_id, to) for number, own in by_worker.items()})
         self._report = report  # no subtask has changed
 
     def store(self) -> None:
@@ -202,9 +212,7 @@ class WorkerTasks:
 
     def _places(self, number: int) -> str:
         others = (
-            one.id
-            for one in self._plan.operators
-            if one.kind is OperatorKind.SOURCE or isinstance(one.body, ParallelSink)
+            one.id for one in self._plan.operators if one.kind is OperatorKind.SOURCE or is_written_by_workers(one)
         )
         operators = [*self._plan.chains, *others]
         count = self._settings.count
@@ -222,10 +230,10 @@ class WorkerTasks:
         level = min(one.level for one in (root, *loggers))
         by_system_clock = isinstance(self._clock, SystemClock)
         for operator in self._plan.operators:
-            if isinstance(operator.body, ParallelSink):
+            if is_written_by_workers(operator):
                 check_picklable(operator.body, f"the sink {operator}, defined at {operator.location},")
         try:
-            plan = with_parallel_sinks(self._plan)
+            plan = with_sinks_of_workers(self._plan)
             return to_bytes(SentJob(plan, TypeRegistry.of(self._plan), self._settings, by_system_clock, level))
         except Dsv2Error:
             raise
@@ -267,7 +275,7 @@ class WorkerTasks:
                 self._in_flight.setdefault(number, []).extend(frames)
         for number, subtask, channel, content in sorted(to_sinks, key=lambda frame: frame[:3]):
             operator = self._plan.operators[number]
-            if isinstance(operator.body, ParallelSink):
+            if is_written_by_workers(operator):
                 self._outputs.append(SinkOutput(operator.uid, operator.parallelism, subtask, content))
             else:
                 self._to_sink(ReceivedFrame(operator, subtask, channel, content, self._codec))

@@ -25,7 +25,7 @@ from dsv2.checkpoint.task_report import TaskReport
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.page_log import BATCH, open_log
-from dsv2.local.sinks import batches_of, write_in_subtasks
+from dsv2.local.sinks import FileParts, batches_of, write_in_subtasks
 from dsv2.local.state_pages import StatePages
 from dsv2.local.task_group import ChainRestore, Place
 from dsv2.local.workers.level_tasks import LevelTasks
@@ -39,7 +39,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_budget import PageBudget
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.sinks import SinkInfo
+from dsv2.sinks import FileSink, SinkInfo
 from dsv2.views.logs import JobFilter
 
 
@@ -62,6 +62,12 @@ class Worker(LevelTasks):
         context = JobContext.in_process(job.plan, time, clock, Codec(job.registry))
         pages = None if self._log is None else StatePages(self._log, PageBudget(settings.memory_budget))
         super().__init__(job, number, context, clock, pages)
+        self._number = number
+        self._files = {
+            operator.id: FileParts(operator, durable=settings.durable)
+            for operator in job.plan.operators
+            if isinstance(operator.body, FileSink)
+        }
 
     def begin_restore(self, head: int, program: ProgramDescription, sent: dict[str, list[SentBefore]]) -> None:
         """Begin to restore the subtasks of a chain from rows."""
@@ -96,10 +102,15 @@ class Worker(LevelTasks):
             self._is_prepared = True
         return self.take_report()
 
-    def write(self, sink: int, info: SinkInfo, outputs: Sequence[SinkOutput], batch_id: int) -> None:
+    def write(self, sink: int, outputs: Sequence[SinkOutput], batch_id: int, info: SinkInfo) -> None:
         """Write records to the parallel sink ``sink``. Called after the process of the job has committed them."""
         in_order = sorted(outputs, key=attrgetter("subtask"))
         write_in_subtasks(self._plan.operators[sink], info, batches_of(in_order, self._job.codec), batch_id)
+
+    def write_files(self, sink: int, outputs: Sequence[SinkOutput], batch_id: int, staging: str) -> None:
+        """Write records to files of the sink ``sink`` in the folder ``staging``, after the same commit."""
+        batches = [batch for _, batch in batches_of(outputs, self._job.codec)]
+        self._files[sink].write(batches, batch_id, staging, self._number)
 
 
 class _SentClock:
