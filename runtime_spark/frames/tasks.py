@@ -40,12 +40,14 @@ class Tasks:
     def running(self, spark: SparkSession) -> list[int]:
         """Return the numbers of the running tasks of the session, of any job; empty if Spark does not report them."""
         with suppress(Exception):
+            _await_status(spark)
             return _numbers(spark, spark.sparkContext.statusTracker().getActiveStageIds(), "RUNNING")
         return []
 
     def failed(self, spark: SparkSession, run_id: str) -> list[int]:
         """Return the numbers of the failed tasks of a run of a query; empty if Spark does not report them."""
         with suppress(Exception):
+            _await_status(spark)
             tracker = spark.sparkContext.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run_id)]
             stages = [stage for job in jobs if job is not None and job.status == "FAILED" for stage in job.stageIds]
@@ -57,6 +59,12 @@ class Tasks:
         if operator.kind is OperatorKind.SINK:
             return (operator,) if isinstance(operator.body, ParallelSink) else ()
         return self.plan.chains[operator_id]
+
+
+def _await_status(spark: SparkSession) -> None:
+    """Wait until Spark's status includes what has happened so far. A busy machine processes the events later."""
+    with suppress(Exception):  # there are always further events
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
 def _numbers(spark: SparkSession, stages: Iterable[int], status: str) -> list[int]:

@@ -225,6 +225,21 @@ def test_tasks_are_empty_if_spark_reports_none() -> None:
     assert tasks.running(session) == tasks.failed(session, "run") == []
 
 
+def test_tasks_are_looked_up_when_spark_has_processed_its_events() -> None:
+    session = Mock()
+    session.sparkContext.statusTracker().getActiveStageIds.return_value = []
+    session.sparkContext.statusTracker().getJobIdsForGroup.return_value = []
+    tasks = Tasks(None, None)  # type: ignore[arg-type]
+    for look, last in (
+        (lambda: tasks.running(session), "getActiveStageIds"),
+        (lambda: tasks.failed(session, "run"), "getJobIdsForGroup"),
+    ):
+        session.reset_mock()
+        assert look() == []
+        names = [name.rpartition(".")[2] for name, *_ in session.mock_calls]
+        assert names.index("waitUntilEmpty") < names.index(last)
+
+
 class Builder:
     """Replaces ``SparkSession.builder``."""
 
