@@ -159,8 +159,13 @@ def to_row_batches(rows: Iterable[tuple[str, StateRow]]) -> Iterator[pa.RecordBa
 def persisted_rows(rows: DataFrame, generation: Generation) -> DataFrame:
     """Return rows made by a ``RowMaker``, among others, after they have been made and persisted."""
     persisted = rows.persist(StorageLevel.MEMORY_AND_DISK)
-    with settings(rows.sparkSession, {_ENTRIES_AT_ONCE: str(_PAGES if generation.stored.layout.has_pages else _BLOBS)}):
-        persisted.count()
+    at_once = _PAGES if generation.stored.layout.has_pages else _BLOBS
+    try:
+        with settings(rows.sparkSession, {_ENTRIES_AT_ONCE: str(at_once)}):
+            persisted.count()
+    except BaseException:
+        persisted.unpersist()
+        raise
     return persisted
 
 

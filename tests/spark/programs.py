@@ -54,6 +54,11 @@ def environment(
     return env
 
 
+def persisted(spark: SparkSession) -> set[int]:
+    """The numbers of the RDDs that the session keeps. Other tests may have left some."""
+    return set(spark.sparkContext._jsc.getPersistentRDDs())
+
+
 def reading(index: int) -> Reading:
     """The same for the same index, in no simple order."""
     return Reading(f"sensor-{index * index % 7}", index * 37 % 101)

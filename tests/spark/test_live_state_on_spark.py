@@ -23,6 +23,7 @@ from runtime_spark.savepoint.state_entries import state_entries
 from tests.dashboard_client import TOKEN
 from tests.durations import ms
 from tests.spans import Item, SpansInFile, write_ends
+from tests.spark.programs import persisted
 from tests.support import wait_until
 
 SETTINGS = Dashboard(0, token=TOKEN)
@@ -151,6 +152,7 @@ def test_states_of_a_running_job(new_job: Callable[..., Live], tmp_path: Path, o
 def test_state_is_read_once_for_each_micro_batch(
     new_job: Callable[..., Live], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = persisted(spark)
     live = new_job()
     awaited(live)
     read: list[int] = []
@@ -175,4 +177,4 @@ def test_state_is_read_once_for_each_micro_batch(
     live.job.stop()
     with pytest.raises(JobError, match=r"'live' has ended\. To read its state, take a savepoint"):
         totals.get(1.0)
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+    assert persisted(spark) <= before

@@ -29,6 +29,7 @@ from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 from runtime_spark import SparkRuntime, StateKey, StateLayout, create_savepoint
 from tests.durations import ms
 from tests.spans import Item, Spans
+from tests.spark.programs import persisted
 from tests.support import wait_until
 from tests.windows import WindowRecorder
 
@@ -356,7 +357,7 @@ def is_not_a(key: str) -> bool:
 
 
 def test_savepoints_that_cannot_be_taken(spark: SparkSession, taken: Taken) -> None:
-    folder = taken.folder
+    folder, before = taken.folder, persisted(spark)
     with pytest.raises(ConfigurationError, match="first is not empty"):
         create_savepoint(folder / "a", folder / "first", spark=spark, state_key=KEY)
     with pytest.raises(ConfigurationError, match="is not a checkpoint with a complete micro-batch"):
@@ -365,6 +366,7 @@ def test_savepoints_that_cannot_be_taken(spark: SparkSession, taken: Taken) -> N
         create_savepoint(folder / "a", folder / "new", spark=spark)
     with pytest.raises(ConfigurationError, match="not a savepoint: it has no"):
         Savepoint.open(folder / "new")
+    assert persisted(spark) <= before
 
 
 def test_starts_that_are_refused(spark: SparkSession, taken: Taken) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -230,10 +231,11 @@ def test_tasks_are_looked_up_when_spark_has_processed_its_events() -> None:
     session.sparkContext.statusTracker().getActiveStageIds.return_value = []
     session.sparkContext.statusTracker().getJobIdsForGroup.return_value = []
     tasks = Tasks(None, None)  # type: ignore[arg-type]
-    for look, last in (
+    looks: list[tuple[Callable[[], list[int]], str]] = [
         (lambda: tasks.running(session), "getActiveStageIds"),
         (lambda: tasks.failed(session, "run"), "getJobIdsForGroup"),
-    ):
+    ]
+    for look, last in looks:
         session.reset_mock()
         assert look() == []
         names = [name.rpartition(".")[2] for name, *_ in session.mock_calls]
