@@ -12,6 +12,7 @@ from unittest import SkipTest
 
 import nats
 import pytest
+from nats.aio.client import Client as NatsClient
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 from paho.mqtt.client import Client, MQTTv311
@@ -276,6 +277,22 @@ def test_secrets_are_hidden_in_what_the_client_says(streams: Streams) -> None:
     with pytest.raises(JobError, match=r"Cannot write at tls://.*\*\*\*.* are wrong") as failed:
         connection.run("Cannot write", fail)
     assert (NatsServer.PASSWORD in str(failed.value), failed.value.__cause__) == (False, None)
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 10), ({"connect_timeout": 3}, 3)])
+def test_time_for_each_step_of_a_connection(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], seconds: int
+) -> None:
+    given: dict[str, Any] = {}
+
+    async def connect(client: NatsClient, servers: list[str], **options: Any) -> None:
+        given.update(options)
+        raise ValueError("this is enough")
+
+    monkeypatch.setattr(NatsClient, "connect", connect)
+    with pytest.raises(JobError, match="this is enough"):
+        SourceRun(NatsSource("nats://host", streams=["a"], decode=text_of, options=options)).batch()
+    assert given["connect_timeout"] == seconds
 
 
 def test_invalid_arguments() -> None:
