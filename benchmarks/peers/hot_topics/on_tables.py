@@ -220,7 +220,7 @@ def measure(task: Task) -> Outcome:
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Build the pipeline. As with single records, there are two detectors per task."""
+    """Build the pipeline. There are two detectors per task."""
     env.set_parallelism(2 * task.parallelism)
     source = GeneratedTables(TweetTables(task.keys), Tweet, task.total, task.records, task.parallelism)
     tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
