@@ -438,13 +438,13 @@ class Execution:
     def _run_all(self) -> Outcome:
         start, plan = self._start, self._plan
         run = self._run = self._new_run()
-        if self._log is not None:
-            self._log.add_job(plan, start.clock.now_ms(), view_of(start.processes))
-        run_id = str(uuid4())
-        sinks = self._new_sinks(run, run_id)
-        recorder = Recorder(start, run, sinks, run_id)
-        self._batches = MicroBatchRunner(start, run, recorder, self._time, self._reports, self._log)
         try:
+            if self._log is not None:
+                self._log.add_job(plan, start.clock.now_ms(), view_of(start.processes))
+            run_id = str(uuid4())
+            sinks = self._new_sinks(run, run_id)
+            recorder = Recorder(start, run, sinks, run_id)
+            self._batches = MicroBatchRunner(start, run, recorder, self._time, self._reports, self._log)
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
                 sinks.begin(self._begun.batch_id)
                 if start.unblocking is not None:

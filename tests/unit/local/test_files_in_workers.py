@@ -38,7 +38,7 @@ from tests.support import local_environment
 FORMATS = ["parquet", "json", "csv"]
 RECORDS, BATCH, PARTS = 48, 8, 3
 BATCHES = RECORDS // BATCH
-STEPS_BETWEEN = 9
+STEPS_BETWEEN = 13
 
 
 Row: TypeAlias = tuple[int, int]
