@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +43,7 @@ from dsv2.runtime.state.page_store import in_entries
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import CollectSink
+from tests import ROOT
 from tests.durations import LONG
 
 _CHECKOUT = Path(dsv2.__file__).parent.parent
@@ -312,3 +316,15 @@ def await_release(location: Path) -> None:
 
     wait_until(acquired)
     checkpoint.release()
+
+
+def kill_when_it_waits(program: str, folder: Path) -> None:
+    """Run a program with ``folder`` as its argument, and kill it when it prints "waits". Its job uses "checkpoint"."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "waits\n"
+        job.kill()
+        job.stdout.read()  # until every process that has the pipe has ended
+    await_release(folder / "checkpoint")

@@ -100,7 +100,7 @@ class Sealed:
     at: datetime
 
     def __post_init__(self) -> None:
-        raise AssertionError("nobody needs single records here")
+        raise AssertionError("single records are not expected")
 
 
 def sealed(sales: pa.Table) -> pa.Table:

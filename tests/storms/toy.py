@@ -31,7 +31,7 @@ def look(folder: Path) -> bool:
 
 
 def let_go(folder: Path) -> None:
-    """Let the job know that nobody looks any more."""
+    """Let the job continue without a look at its files."""
     (folder / "free").touch()
 
 

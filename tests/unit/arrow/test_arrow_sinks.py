@@ -40,7 +40,7 @@ class Number:
     value: int
 
     def __post_init__(self) -> None:
-        raise AssertionError("nobody needs single records here")
+        raise AssertionError("single records are not expected")
 
 
 class Plain(NamedTuple):

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -30,10 +29,9 @@ from dsv2.local import LocalRuntime, RestartPolicy
 from dsv2.local import sinks as local_sinks
 from dsv2.sinks import FileSink, Sink
 from dsv2.sources import DataGeneratorSource
-from tests import ROOT
 from tests.durations import ms
 from tests.steps import KilledError, Steps, steps_of_files
-from tests.support import local_environment
+from tests.support import kill_when_it_waits, local_environment
 
 FORMATS = ["parquet", "json", "csv"]
 RECORDS, BATCH, PARTS = 48, 8, 3
@@ -115,7 +113,7 @@ class Sealed:
     amount: int
 
     def __post_init__(self) -> None:
-        raise AssertionError("nobody needs single records here")
+        raise AssertionError("single records are not expected")
 
 
 SALES = pa.table({"shop": [f"shop {number % 2}" for number in range(40)], "amount": pa.array(range(40))})
@@ -247,13 +245,7 @@ run(folder, 2, Faulty(folder / "out", once(folder / "waited", wait)))
 
 
 def test_process_of_the_job_dies_while_workers_write_files(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=env) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == "waits\n"
-        job.kill()
-        job.stdout.read()  # until every process that has the pipe has ended
+    kill_when_it_waits(PROGRAM, tmp_path)
     assert read(tmp_path) == ROWS[: 2 * BATCH]
     run(tmp_path, 3)
     assert read(tmp_path) == ROWS

@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -36,11 +34,10 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
 from dsv2.testing import ManualClock
 from dsv2.views.logs import JobFilter
-from tests import ROOT
 from tests.conformance.programs_resources import Model
 from tests.durations import LONG, ms
 from tests.steps import KilledError
-from tests.support import await_release, wait_until
+from tests.support import kill_when_it_waits, wait_until
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECORDS, KEYS, BATCH = 80, 20, 20  # each micro-batch has records for each subtask
@@ -291,14 +288,7 @@ run(Files(folder, once(folder / "waited", 2, wait)), 2)
 
 
 def test_process_of_the_job_dies_while_workers_write(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=env) as job:
-        assert job.stdout is not None
-        assert job.stdout.readline() == "waits\n"
-        job.kill()
-        job.stdout.read()  # until every process that has the pipe has ended
-    await_release(tmp_path / "checkpoint")
+    kill_when_it_waits(PROGRAM, tmp_path)
     sink = Files(tmp_path)
     assert not (tmp_path / "2-1.json").exists()
     run(sink, 3)

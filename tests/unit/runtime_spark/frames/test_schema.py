@@ -401,7 +401,7 @@ class Sealed:
     at: datetime
 
     def __post_init__(self) -> None:
-        raise AssertionError("nobody needs single records here")
+        raise AssertionError("single records are not expected")
 
 
 def test_matching_columns_do_not_become_records() -> None:
